@@ -14,6 +14,7 @@ pub mod journal;
 pub mod leavers;
 pub mod legal_plans;
 pub mod live;
+pub mod measured;
 pub mod models;
 pub mod occupancy;
 pub mod online;

@@ -216,7 +216,7 @@ pub fn fit_workload(
         held_out,
         ..to_file(&fit)
     });
-    Ok(FittedWorkload { workload: workload.into(), facts, rows, fits: fits.collect() })
+    Ok(FittedWorkload { workload: workload.into(), facts, rows, launches_differ: None, fits: fits.collect() })
 }
 
 /// A fit as a file has it, without its errors.

@@ -30,6 +30,14 @@ impl fmt::Display for Device {
 }
 
 impl Device {
+    /// The type of device that a rate is valid for: the name, and the number of cores of a set of several.
+    pub fn type_of(&self, name: &str) -> String {
+        match self {
+            Device::Cpu(cores) if cores.len() > 1 => format!("{} cores of {name}", cores.len()),
+            Device::Cpu(_) | Device::AllCores | Device::Cuda(_) => name.into(),
+        }
+    }
+
     /// Whether jobs on the two devices compete for a core or a GPU.
     pub fn shares_with(&self, other: &Device) -> bool {
         match (self, other) {
@@ -38,6 +46,28 @@ impl Device {
             (Device::Cuda(_), _) | (_, Device::Cuda(_)) => false,
             (Device::AllCores, _) | (_, Device::AllCores) => true,
         }
+    }
+}
+
+/// How ranks are divided among devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Division {
+    pub devices: u32,
+    pub ranks_per_device: u32,
+}
+
+impl Division {
+    /// The division of ranks whose devices are named one by one. `None` if a device has more ranks than another, or shares cores
+    /// with another.
+    pub fn of(ranks: &[Device]) -> Option<Division> {
+        let is_first = |rank: &usize| !ranks[..*rank].contains(&ranks[*rank]);
+        let devices: Vec<&Device> = (0..ranks.len()).filter(is_first).map(|rank| &ranks[rank]).collect();
+        let ranks_on = |device: &Device| ranks.iter().filter(|other| *other == device).count();
+        let each = ranks_on(devices.first()?);
+        let is_even = devices.iter().all(|device| ranks_on(device) == each);
+        let is_apart = |at: usize| !devices[..at].iter().any(|other| other.shares_with(devices[at]));
+        (is_even && (0..devices.len()).all(is_apart))
+            .then_some(Division { devices: devices.len() as u32, ranks_per_device: each as u32 })
     }
 }
 
@@ -119,6 +149,20 @@ mod tests {
         for (a, b) in [("cpu:0", "cpu:1"), ("cuda:0", "cuda:1"), ("cuda:0", "cpu:0"), ("cuda:0", "cpu")] {
             assert!(!shares(a, b), "{a} {b}");
         }
+    }
+
+    #[test]
+    fn ranks_are_divided_evenly_or_not_at_all() {
+        let of = |names: &str| {
+            let ranks: Vec<Device> = names.split(',').map(|name| name.parse().unwrap()).collect();
+            Division::of(&ranks).map(|of| (of.devices, of.ranks_per_device))
+        };
+        assert_eq!(of("cpu:0"), Some((1, 1)));
+        assert_eq!(of("cuda:0,cuda:1"), Some((2, 1)));
+        assert_eq!(of("cpu:0,cpu:1,cpu:0,cpu:1"), Some((2, 2)));
+        assert_eq!(of("cpu:0,cpu:1,cpu:0"), None);
+        assert_eq!(of("cpu:0-1,cpu:1-2"), None);
+        assert_eq!(Division::of(&[]), None);
     }
 
     proptest! {

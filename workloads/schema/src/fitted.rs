@@ -89,7 +89,45 @@ pub struct FittedWorkload {
     pub workload: String,
     pub facts: Facts,
     pub rows: Vec<FittedRow>,
+    /// How much launches of one configuration differ; absent if none was launched twice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launches_differ: Option<LaunchesDiffer>,
     pub fits: Vec<FormulaFit>,
+}
+
+/// Differences between launches of one configuration, which no prediction of a launch can be better than:
+/// `|launch / geometric mean of the other launches - 1|`, in percent.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LaunchesDiffer {
+    /// Number of launches that others are compared with.
+    pub launches: u32,
+    pub mean_percent: f64,
+    pub p95_percent: f64,
+    pub max_percent: f64,
+}
+
+impl LaunchesDiffer {
+    /// From the times of the launches of each configuration; `None` if none was launched twice. `p95` is that of the nearest rank.
+    pub fn of<'a>(configurations: impl IntoIterator<Item = &'a [u64]>) -> Option<LaunchesDiffer> {
+        let mut percents = Vec::new();
+        for launches in configurations.into_iter().filter(|launches| launches.len() > 1) {
+            let total: f64 = launches.iter().map(|ns| (*ns as f64).ln()).sum();
+            for ns in launches {
+                let log = (*ns as f64).ln();
+                let others = (total - log) / (launches.len() - 1) as f64;
+                percents.push(100.0 * ((log - others).exp() - 1.0).abs());
+            }
+        }
+        percents.sort_by(f64::total_cmp);
+        let count = percents.len() as f64;
+        Some(LaunchesDiffer {
+            launches: percents.len() as u32,
+            mean_percent: percents.iter().sum::<f64>() / count,
+            p95_percent: *percents.get(((0.95 * count).ceil() as usize).max(1) - 1)?,
+            max_percent: *percents.last()?,
+        })
+    }
 }
 
 /// What formulas need to know of a model; absent where it is not known.
@@ -179,6 +217,15 @@ pub struct FitErrors {
     pub max_percent: f64,
     /// Share of the rows that lie in the predicted 95 % interval.
     pub covered_percent: f64,
+}
+
+impl ModelSource {
+    /// A source whose rows are in a file with these bytes. Its name is the last part of `path`.
+    pub fn new(path: &Path, layout: Layout, rows: usize, bytes: &[u8]) -> ModelSource {
+        let name =
+            path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into());
+        ModelSource { name, layout, rows: rows as u32, blake3: blake3::hash(bytes).to_hex().to_string() }
+    }
 }
 
 impl ModelFile {

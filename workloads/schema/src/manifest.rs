@@ -285,12 +285,9 @@ pub struct DeviceFacts {
 }
 
 impl DeviceFacts {
-    /// The type of device that a rate is valid for: the name, and the number of cores of a set of several.
+    /// The type of device that a rate is valid for.
     pub fn device_type(&self) -> String {
-        match &self.device {
-            Device::Cpu(cores) if cores.len() > 1 => format!("{} cores of {}", cores.len(), self.name),
-            Device::Cpu(_) | Device::AllCores | Device::Cuda(_) => self.name.clone(),
-        }
+        self.device.type_of(&self.name)
     }
 }
 

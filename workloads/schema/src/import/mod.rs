@@ -1,10 +1,11 @@
-//! Converts published traces.
+//! Converts published traces and step times.
 
 mod helios;
 mod pai2020;
 mod philly;
 mod pollux;
 mod rubick;
+pub mod times;
 
 use std::{
     collections::BTreeMap,

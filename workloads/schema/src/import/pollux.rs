@@ -17,10 +17,10 @@ struct PolluxRow {
 }
 
 /// An application of the trace.
-struct Application {
-    name: &'static str,
+pub(super) struct Application {
+    pub(super) name: &'static str,
     /// The workload of the catalog.
-    workload: &'static str,
+    pub(super) workload: &'static str,
     /// The length of a job: `max_epochs` in `simulator/applications.py`.
     epochs: u64,
     /// The samples of an epoch of the data set that Table 1 of Pollux names (Qiao et al., OSDI 2021). By the batch that the
@@ -28,7 +28,7 @@ struct Application {
     samples: u64,
 }
 
-const APPLICATIONS: [Application; 5] = [
+pub(super) const APPLICATIONS: [Application; 5] = [
     // CIFAR-10.
     Application { name: "cifar10", workload: "resnet18-cifar", epochs: 100, samples: 50_000 },
     // ImageNet.

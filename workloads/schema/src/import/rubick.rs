@@ -35,7 +35,7 @@ struct RubickRow {
 
 /// Their model names, our workload, and the global batch of all plans: MLSys'25 artifact evaluation, and
 /// `simulator/job.py` of the artifact.
-const APPLICATIONS: [(&str, &str, u32); 7] = [
+pub(super) const APPLICATIONS: [(&str, &str, u32); 7] = [
     ("vit", "vit-b-16-tiny-imagenet", 64),
     ("roberta", "roberta-large", 64),
     ("bert", "bert-large", 32),
@@ -56,7 +56,7 @@ fn line(_: usize, row: RubickRow) -> Found<Line> {
         let names = APPLICATIONS.map(|(name, ..)| name).join(", ");
         ("application", format!("'{}' is not one of: {names}", row.application))
     })?;
-    let plan = plan(&row.exec_plan, row.num_gpus)?;
+    let plan = plan(&row.exec_plan, "num_gpus", row.num_gpus)?;
     if row.steps == 0 {
         return Err(("steps", "is 0, and a job has at least one step; drop the line".into()));
     }
@@ -83,12 +83,12 @@ fn line(_: usize, row: RubickRow) -> Found<Line> {
 }
 
 /// `ga` is plain data parallelism, `zero-dp` has stage 2, and three digits are degrees: pipeline, tensor, data. On one GPU, a
-/// stage of ZeRO divides nothing.
-fn plan(theirs: &str, gpus: u32) -> Found<Plan> {
+/// stage of ZeRO divides nothing. `column` is the name of that of the number of GPUs.
+pub(super) fn plan(theirs: &str, column: &'static str, gpus: u32) -> Found<Plan> {
     let wrong = |why: String| ("exec_plan", format!("'{theirs}' {why}"));
     let degree = |digit: u32| digit as u16;
     let dp = u16::try_from(gpus).ok().filter(|gpus| *gpus > 0);
-    let dp = dp.ok_or_else(|| ("num_gpus", format!("{gpus} is no number of GPUs")))?;
+    let dp = dp.ok_or_else(|| (column, format!("{gpus} is no number of GPUs")))?;
     let data = Plan { dp, ..Plan::default() };
     let zero = if dp > 1 { 2 } else { 0 };
     let plan = match theirs {
@@ -108,7 +108,7 @@ fn plan(theirs: &str, gpus: u32) -> Found<Plan> {
     };
     match plan.ranks() == gpus {
         true => Ok(plan),
-        false => Err(wrong(format!("takes {} GPUs, and num_gpus is {gpus}", plan.ranks()))),
+        false => Err(wrong(format!("takes {} GPUs, and {column} is {gpus}", plan.ranks()))),
     }
 }
 

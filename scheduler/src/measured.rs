@@ -1,0 +1,230 @@
+//! Measured step times of jobs alone, for fits: from runs of `profile`, from its exports, and from published tables.
+
+mod export;
+mod published;
+mod runs;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::File,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context as _;
+use rig::Exit;
+use schema::{
+    catalog::{Catalog, Workload},
+    device::{Device, Division},
+    fitted::{Facts, FittedRow, LaunchesDiffer, Layout, ModelSource},
+    job::Job,
+    lines,
+};
+
+/// Where step times come from.
+#[derive(Clone, Copy, Debug)]
+pub struct Inputs<'a> {
+    /// Runs of `profile`.
+    pub runs: &'a [PathBuf],
+    /// Tables: exports of `profile`, or published ones.
+    pub tables: &'a [PathBuf],
+    /// The workload of published tables, with the global batch of their rows.
+    pub workload: Option<&'a Job>,
+    /// The type of the devices whose rows are wanted. Published tables are taken to be of this type.
+    pub device_type: Option<&'a str>,
+    pub catalog: &'a Catalog,
+}
+
+/// Step times of jobs on devices of one type.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measured {
+    pub device_type: String,
+    /// Whether the devices are cores of the host.
+    pub is_on_cores: bool,
+    pub sources: Vec<ModelSource>,
+    /// In the order in which they first appear.
+    pub workloads: Vec<OfWorkload>,
+    /// The number of rows that are not used, for each reason.
+    pub left_out: BTreeMap<String, usize>,
+}
+
+/// The step times of a workload.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OfWorkload {
+    pub workload: String,
+    pub facts: Facts,
+    pub rows: Vec<FittedRow>,
+    /// How much its launches of one configuration differ.
+    pub launches_differ: Option<LaunchesDiffer>,
+    /// Times of the launches of each configuration.
+    pub launches: Vec<Vec<u64>>,
+}
+
+/// The rows of one source.
+struct Found {
+    path: PathBuf,
+    layout: Layout,
+    /// The file of the rows.
+    bytes: Vec<u8>,
+    rows: Vec<Row>,
+    left_out: BTreeMap<&'static str, usize>,
+}
+
+/// A row and what it is of. The number of its source is not known yet.
+struct Row {
+    workload: String,
+    facts: Facts,
+    device_type: String,
+    is_on_cores: bool,
+    row: FittedRow,
+    /// Times of the launches that the row is the mean of.
+    launches: Vec<u64>,
+}
+
+/// Reads step times.
+///
+/// # Errors
+/// A file cannot be read or is no table, no row is left, or the rows are of devices of several types.
+pub fn read(inputs: &Inputs<'_>) -> anyhow::Result<Measured> {
+    let mut found = Vec::new();
+    for run in inputs.runs {
+        found.push(runs::read(run, inputs.catalog)?);
+    }
+    for table in inputs.tables {
+        found.push(published::table(table, inputs)?);
+    }
+    joined(found, inputs.device_type)
+}
+
+fn joined(found: Vec<Found>, device_type: Option<&str>) -> anyhow::Result<Measured> {
+    let types: BTreeSet<&str> =
+        found.iter().flat_map(|source| &source.rows).map(|row| row.device_type.as_str()).collect();
+    let names = || types.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ");
+    let device_type = match (device_type, types.len()) {
+        (_, 0) => {
+            let paths: Vec<String> = found.iter().map(|source| source.path.display().to_string()).collect();
+            let reasons: BTreeSet<&str> =
+                found.iter().flat_map(|source| source.left_out.keys().copied()).collect();
+            let reasons: Vec<&str> = reasons.into_iter().collect();
+            let why = if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join("; ")) };
+            return Err(Exit::NothingMatched
+                .because(format!("{} has no step time of a job alone{why}", paths.join(", "))));
+        }
+        (Some(name), _) if types.contains(name) => name.to_owned(),
+        (Some(name), _) => {
+            let message = format!("no row is of a device of type '{name}'; rows are of {}", names());
+            return Err(Exit::NothingMatched.because(message));
+        }
+        (None, 1) => types.first().copied().unwrap_or_default().to_owned(),
+        (None, _) => anyhow::bail!(
+            "rows are of devices of several types, and a model is of one: {}; name one with --device-type",
+            names()
+        ),
+    };
+
+    let mut measured = Measured {
+        device_type,
+        is_on_cores: false,
+        sources: Vec::new(),
+        workloads: Vec::new(),
+        left_out: BTreeMap::new(),
+    };
+    for source in found {
+        for (why, rows) in source.left_out {
+            *measured.left_out.entry(why.into()).or_default() += rows;
+        }
+        let (own, others): (Vec<Row>, Vec<Row>) =
+            source.rows.into_iter().partition(|row| row.device_type == measured.device_type);
+        for row in others {
+            *measured
+                .left_out
+                .entry(format!("they are of a device of type '{}'", row.device_type))
+                .or_default() += 1;
+        }
+        let number = measured.sources.len() as u32;
+        measured.sources.push(ModelSource::new(&source.path, source.layout, own.len(), &source.bytes));
+        for mut row in own {
+            row.row.source = number;
+            measured.add(row);
+        }
+    }
+    for workload in &mut measured.workloads {
+        workload.launches_differ = LaunchesDiffer::of(workload.launches.iter().map(Vec::as_slice));
+    }
+    Ok(measured)
+}
+
+impl Measured {
+    fn add(&mut self, row: Row) {
+        self.is_on_cores |= row.is_on_cores;
+        let known = self.workloads.iter().position(|of| of.workload == row.workload);
+        let index = known.unwrap_or_else(|| {
+            let facts = Facts::default();
+            let (rows, launches) = (Vec::new(), Vec::new());
+            self.workloads.push(OfWorkload {
+                workload: row.workload,
+                facts,
+                rows,
+                launches_differ: None,
+                launches,
+            });
+            self.workloads.len() - 1
+        });
+        let of = &mut self.workloads[index];
+        of.facts = known_of(of.facts, row.facts);
+        of.rows.push(row.row);
+        of.launches.push(row.launches);
+    }
+}
+
+/// The first of two values that is known, of each fact.
+fn known_of(first: Facts, second: Facts) -> Facts {
+    Facts {
+        parameters: first.parameters.or(second.parameters),
+        layers: first.layers.or(second.layers),
+        sequence: first.sequence.or(second.sequence),
+        hidden: first.hidden.or(second.hidden),
+    }
+}
+
+/// What the definition of a workload says of its model.
+pub fn facts(workload: Option<&Workload>) -> Facts {
+    let Some(workload) = workload else { return Facts::default() };
+    let features = workload.model.features();
+    Facts {
+        parameters: workload.parameters,
+        layers: features.layers,
+        sequence: features.sequence,
+        hidden: features.hidden,
+    }
+}
+
+/// The devices of the ranks of a row.
+struct Devices {
+    division: Division,
+    device_type: String,
+    is_on_cores: bool,
+}
+
+/// The devices of ranks, named one by one with commas between. `type_of` gives the type of one.
+///
+/// # Errors
+/// Why a row with these devices cannot be used.
+fn devices(names: &str, type_of: impl Fn(&Device) -> Option<String>) -> Result<Devices, &'static str> {
+    let devices: Option<Vec<Device>> = names.split(',').map(|name| name.parse().ok()).collect();
+    let devices = devices.ok_or("their devices have unknown names")?;
+    let types: Option<BTreeSet<String>> = devices.iter().map(type_of).collect();
+    let types = types.ok_or("the types of their devices are not known")?;
+    let division = Division::of(&devices).ok_or("their ranks do not share devices evenly")?;
+    let mut types = types.into_iter();
+    let (Some(device_type), None) = (types.next(), types.next()) else {
+        return Err("their devices are of several types");
+    };
+    let is_on_cores = !devices.iter().any(|device| matches!(device, Device::Cuda(_)));
+    Ok(Devices { division, device_type, is_on_cores })
+}
+
+/// Reads the bytes of a table.
+fn bytes(path: &Path) -> anyhow::Result<Vec<u8>> {
+    let open = File::open(path).with_context(|| path.display().to_string())?;
+    Ok(lines::read_to_end(path, open, 0)?)
+}

@@ -1,0 +1,57 @@
+//! Tables of step times on the command line: published ones, and exports.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use jobs::workload_lookup;
+use schema::{
+    fitted::{Facts, Layout},
+    import::{
+        Source,
+        times::{self, PublishedTimes},
+    },
+};
+
+use super::{Found, Inputs, Row, bytes, export, facts};
+
+/// The rows of a table of any layout.
+///
+/// # Errors
+/// The table cannot be read, has no known layout, or is of an unknown workload.
+pub(super) fn table(path: &Path, inputs: &Inputs<'_>) -> anyhow::Result<Found> {
+    let bytes = bytes(path)?;
+    let source = Source { file: path, text: &bytes };
+    let layout = times::layout(source)?;
+    if layout == Layout::Export {
+        return Ok(export::read(path, bytes)?);
+    }
+    let about = times::subject(layout, path);
+    let asked = inputs.workload;
+    let (workload, facts, PublishedTimes { rows, left_out }) = if layout == Layout::Pollux {
+        // Its formulas use no fact of the model, so that the catalog need not have it.
+        let stem = || path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+        let of_file = || about.map(|about| about.workload.to_owned()).or_else(stem);
+        let workload = asked.map(|job| job.workload.clone()).or_else(of_file).unwrap_or_default();
+        (workload, Facts::default(), times::pollux(source)?)
+    } else {
+        let name = asked.map(|job| job.workload.as_str()).or(about.map(|about| about.workload));
+        let name = name.with_context(|| {
+            format!("{}: what it is a table of is not known; name it with --workload NAME@bN", path.display())
+        })?;
+        let workload = workload_lookup::workload(inputs.catalog, name)?;
+        let of_table = about.filter(|about| about.workload == name).and_then(|about| about.global_batch);
+        let batch = asked.and_then(|job| job.global_batch).or(of_table).unwrap_or(workload.global_batch);
+        (name.to_owned(), facts(Some(workload)), times::rubick(source, batch)?)
+    };
+    let device_type = inputs.device_type.or(times::device_type(layout)).unwrap_or_default().to_owned();
+    let row = |row: schema::fitted::FittedRow| Row {
+        workload: workload.clone(),
+        facts,
+        device_type: device_type.clone(),
+        is_on_cores: false,
+        launches: vec![row.step_ns],
+        row,
+    };
+    let rows = rows.into_iter().map(row).collect();
+    Ok(Found { path: path.into(), layout, bytes, rows, left_out })
+}

@@ -1,0 +1,82 @@
+//! Step times of runs of `profile`, from `summary.csv` and `measurements.csv`.
+
+use std::{collections::BTreeMap, path::Path};
+
+use anyhow::Context as _;
+use schema::{
+    catalog::Catalog,
+    device::Device,
+    fitted::{Facts, FittedRow, Layout},
+    manifest::Manifest,
+    rows::{self, Measurement, Status, Summary},
+    run_dir::RunDir,
+};
+
+use super::{Devices, Found, Row, bytes, devices, facts};
+
+/// The rows of jobs alone of a run.
+///
+/// # Errors
+/// The path is no run, or a table of it cannot be read.
+pub(super) fn read(path: &Path, catalog: &Catalog) -> anyhow::Result<Found> {
+    let run = RunDir::open(path)?;
+    let manifest = run.manifest()?;
+    let make = || format!("make its tables with `profile derive {}`", path.display());
+    let summaries: Vec<Summary> = rows::read(&run.summary_path()).with_context(make)?;
+    let measurements: Vec<Measurement> = rows::read(&run.measurements_path()).with_context(make)?;
+    let mut left_out = BTreeMap::new();
+    let mut used = Vec::new();
+    for summary in summaries.iter().filter(|row| row.group.is_none()) {
+        match row(&manifest, summary, &measurements, catalog) {
+            Ok(row) => used.push(row),
+            Err(why) => *left_out.entry(why).or_default() += 1,
+        }
+    }
+    let bytes = bytes(&run.summary_path())?;
+    Ok(Found { path: path.into(), layout: Layout::Run, bytes, rows: used, left_out })
+}
+
+fn row(
+    manifest: &Manifest,
+    summary: &Summary,
+    measurements: &[Measurement],
+    catalog: &Catalog,
+) -> Result<Row, &'static str> {
+    if summary.status != Status::Ok {
+        return Err("they are not ok");
+    }
+    let (plan, global_batch) = summary
+        .plan
+        .zip(summary.global_batch)
+        .ok_or("they are of programs, which have no plan and no batch")?;
+    // Durations of jobs are sums of mean step times.
+    let step_ns = summary.step_ns_mean.or(summary.step_ns_median).ok_or("they have no time of a step")?;
+    let known = |device: &Device| manifest.devices.iter().find(|facts| facts.device == *device);
+    let type_of = |device: &Device| known(device).map(|facts| facts.device_type());
+    let Devices { division, device_type, is_on_cores } = devices(&summary.device, type_of)?;
+    let is_launch = |row: &&Measurement| {
+        (row.status, row.group.is_none(), row.threads) == (Status::Ok, true, summary.threads)
+            && (&row.job, &row.device) == (&summary.job, &summary.device)
+    };
+    let of_catalog = facts(catalog.get(&summary.workload));
+    Ok(Row {
+        workload: summary.workload.clone(),
+        facts: Facts { parameters: summary.parameters.or(of_catalog.parameters), ..of_catalog },
+        device_type,
+        is_on_cores,
+        row: FittedRow {
+            source: 0,
+            global_batch,
+            plan,
+            placement: vec![division.devices],
+            cpus: u16::try_from(summary.threads).ok(),
+            ranks_per_device: division.ranks_per_device,
+            step_ns,
+            forward_ns: None,
+            synchronised_ns: None,
+            updated_ns: None,
+            peak_memory_bytes: summary.peak_memory_bytes,
+        },
+        launches: measurements.iter().filter(is_launch).filter_map(|row| row.step_ns_mean).collect(),
+    })
+}

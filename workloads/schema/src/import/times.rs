@@ -1,0 +1,319 @@
+//! Published step times: the iteration times of Rubick and the step times of Pollux, and the layouts of tables of step times.
+
+use std::{collections::BTreeMap, path::Path};
+
+use serde::{Deserialize, de::DeserializeOwned};
+
+use super::{Found, Source, pollux, rubick};
+use crate::{
+    fitted::{FittedRow, Layout},
+    plan::Plan,
+    rows::{RowError, row_error},
+};
+
+/// The step times of a published table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PublishedTimes {
+    /// In the order of the file, of source 0.
+    pub rows: Vec<FittedRow>,
+    /// The number of lines of the file that are not in `rows`, for each reason.
+    pub left_out: BTreeMap<&'static str, usize>,
+}
+
+/// What a published table is about, if its name is one that its authors use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subject {
+    /// The workload of the catalog.
+    pub workload: &'static str,
+    /// The global batch of all lines, if there is only one.
+    pub global_batch: Option<u32>,
+}
+
+/// The layout of a table, by the names of its columns.
+///
+/// # Errors
+/// The first line cannot be read, or has the columns of no layout.
+pub fn layout(Source { file, text }: Source<'_>) -> Result<Layout, RowError> {
+    const EXPORT: [&str; 3] = ["workload", "plan", "step_ns_mean"];
+    const RUBICK: [&str; 3] = ["exec_plan", "placement", "iter_time"];
+    const POLLUX: [&str; 3] = ["placement", "local_bsz", "step_time"];
+    let mut reader = csv::Reader::from_reader(text);
+    let header = reader.headers().map_err(|e| row_error(file, None, &e))?;
+    let has = |columns: &[&str]| columns.iter().all(|column| header.iter().any(|found| found == *column));
+    let known = [(Layout::Export, EXPORT), (Layout::Rubick, RUBICK), (Layout::Pollux, POLLUX)];
+    match known.iter().find(|(_, columns)| has(columns)) {
+        Some((layout, _)) => Ok(*layout),
+        None => {
+            let known = known.map(|(_, columns)| columns.join(","));
+            let message =
+                format!("is no table of step times; its columns begin with none of: {}", known.join("; "));
+            Err(RowError::Row { file: file.into(), line: 1, message })
+        }
+    }
+}
+
+/// The type of the devices that a published table was measured on.
+pub fn device_type(layout: Layout) -> Option<&'static str> {
+    match layout {
+        Layout::Rubick => Some("NVIDIA A800-SXM4-80GB"),
+        Layout::Pollux => Some("Tesla T4"),
+        Layout::Run | Layout::Export => None,
+    }
+}
+
+/// What a published table of this name is about.
+pub fn subject(layout: Layout, file: &Path) -> Option<Subject> {
+    let stem = file.file_stem()?.to_str()?;
+    match layout {
+        Layout::Rubick => {
+            let (_, workload, batch) = rubick::APPLICATIONS.iter().find(|(name, ..)| *name == stem)?;
+            Some(Subject { workload, global_batch: Some(*batch) })
+        }
+        Layout::Pollux => {
+            let known = pollux::APPLICATIONS.iter().find(|known| known.name == stem)?;
+            Some(Subject { workload: known.workload, global_batch: None })
+        }
+        Layout::Run | Layout::Export => None,
+    }
+}
+
+/// A line of Rubick. Parts of a step are in ms or in s, and 0 where they were not measured.
+#[derive(Deserialize)]
+struct RubickTime {
+    exec_plan: String,
+    placement: String,
+    /// In seconds; 0 if the plan does not fit.
+    iter_time: f64,
+    #[serde(default)]
+    forward: f64,
+    /// Backward passes with what is exposed of synchronisation.
+    #[serde(default)]
+    overlap_sync: f64,
+    #[serde(default)]
+    optimize: f64,
+}
+
+/// A line of Pollux. The time of synchronisation is left out, because it is not that of a part of the step.
+#[derive(Deserialize)]
+struct PolluxTime {
+    placement: String,
+    local_bsz: u32,
+    /// In seconds.
+    step_time: f64,
+}
+
+/// Reads the iteration times of Rubick. All lines have this global batch.
+///
+/// # Errors
+/// The first line that does not fit the layout, with its column.
+pub fn rubick(source: Source<'_>, global_batch: u32) -> Result<PublishedTimes, RowError> {
+    rows_of(source, |row: RubickTime| {
+        let placement = placement(&row.placement)?;
+        let plan = rubick::plan(&row.exec_plan, "placement", placement.iter().sum())?;
+        let parts =
+            [("forward", row.forward), ("overlap_sync", row.overlap_sync), ("optimize", row.optimize)];
+        let step_ns = nanoseconds("iter_time", row.iter_time)?;
+        for (column, value) in parts {
+            nanoseconds(column, value)?;
+        }
+        if step_ns == 0 {
+            return Ok(None);
+        }
+        // Parts of a step are about as long as the step if both are in seconds, and a thousand times as long if they are in ms.
+        let is_in_ms = parts.iter().map(|(_, value)| value).sum::<f64>() > 30.0 * row.iter_time;
+        let [forward_ns, synchronised_ns, updated_ns] = parts.map(|(_, value)| {
+            let ns = (value * if is_in_ms { 1e6 } else { 1e9 }).round() as u64;
+            Some(ns).filter(|ns| *ns > 0)
+        });
+        let row = FittedRow {
+            forward_ns,
+            synchronised_ns,
+            updated_ns,
+            ..row_of(global_batch, plan, placement, step_ns)
+        };
+        Ok(Some(row))
+    })
+}
+
+/// Reads the step times of Pollux: data parallelism, with batches of every size.
+///
+/// # Errors
+/// The first line that does not fit the layout, with its column.
+pub fn pollux(source: Source<'_>) -> Result<PublishedTimes, RowError> {
+    rows_of(source, |row: PolluxTime| {
+        let placement = placement(&row.placement)?;
+        let devices: u32 = placement.iter().sum();
+        let dp = u16::try_from(devices);
+        let dp = dp.map_err(|_| ("placement", format!("{devices} GPUs are too many; drop the line")))?;
+        let global_batch = row.local_bsz.checked_mul(devices).filter(|batch| *batch > 0);
+        let global_batch = global_batch
+            .ok_or_else(|| ("local_bsz", format!("{} is no batch of a GPU; drop the line", row.local_bsz)))?;
+        let step_ns = nanoseconds("step_time", row.step_time)?;
+        let plan = Plan { dp, ..Plan::default() };
+        Ok((step_ns > 0).then(|| row_of(global_batch, plan, placement, step_ns)))
+    })
+}
+
+fn row_of(global_batch: u32, plan: Plan, placement: Vec<u32>, step_ns: u64) -> FittedRow {
+    FittedRow {
+        source: 0,
+        global_batch,
+        plan,
+        placement,
+        cpus: None,
+        ranks_per_device: 1,
+        step_ns,
+        forward_ns: None,
+        synchronised_ns: None,
+        updated_ns: None,
+        peak_memory_bytes: None,
+    }
+}
+
+/// The rows of a table. A line that becomes `None` has a time of 0.
+fn rows_of<T: DeserializeOwned>(
+    Source { file, text }: Source<'_>,
+    mut line: impl FnMut(T) -> Found<Option<FittedRow>>,
+) -> Result<PublishedTimes, RowError> {
+    let mut reader = csv::Reader::from_reader(text);
+    let header = reader.headers().map_err(|e| row_error(file, None, &e))?.clone();
+    let mut times = PublishedTimes::default();
+    let mut record = csv::StringRecord::new();
+    while reader.read_record(&mut record).map_err(|e| row_error(file, None, &e))? {
+        let theirs = record.deserialize(Some(&header)).map_err(|e| row_error(file, Some(&header), &e))?;
+        let found = line(theirs).map_err(|(column, message)| RowError::Field {
+            file: file.into(),
+            line: record.position().map_or(1, csv::Position::line),
+            column: column.into(),
+            message,
+        })?;
+        match found {
+            Some(row) => times.rows.push(row),
+            None => {
+                *times
+                    .left_out
+                    .entry("their time is 0, which stands for a plan that does not fit")
+                    .or_default() += 1
+            }
+        }
+    }
+    Ok(times)
+}
+
+/// Numbers of GPUs of the nodes, in descending order, from one digit for each node.
+fn placement(digits: &str) -> Found<Vec<u32>> {
+    let nodes: Option<Vec<u32>> =
+        digits.chars().map(|digit| digit.to_digit(10).filter(|gpus| *gpus > 0)).collect();
+    let mut nodes = nodes.filter(|nodes| !nodes.is_empty()).ok_or_else(|| {
+        ("placement", format!("'{digits}' is no placement; write a digit for each node, as in 44"))
+    })?;
+    nodes.sort_unstable_by(|a, b| b.cmp(a));
+    Ok(nodes)
+}
+
+/// A time in seconds, at least 0.
+fn nanoseconds(column: &'static str, seconds: f64) -> Found<u64> {
+    match seconds.is_finite() && seconds >= 0.0 {
+        true => Ok((seconds * 1e9).round() as u64),
+        false => Err((column, format!("{seconds} is no length of time; drop the line"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source<'a>(file: &'a str, text: &'a str) -> Source<'a> {
+        Source { file: Path::new(file), text: text.as_bytes() }
+    }
+
+    const RUBICK: &str = "exec_plan,placement,iter_time,forward,overlap_sync,optimize\n";
+    const POLLUX: &str = "placement,local_bsz,step_time,sync_time\n";
+
+    #[test]
+    fn times_of_rubick_are_in_nanoseconds_whatever_the_unit_of_their_parts() {
+        let text = format!(
+            "{RUBICK}ga,21,0.5,100.5,300,25\nzero-offload,2,0.5,0.1,0,0.25\n224,88,1.25,0,1000,40\nzero-dp,1,0,0,0,0\n"
+        );
+        let file = source("bert.csv", &text);
+        assert_eq!(layout(file).unwrap(), Layout::Rubick);
+        let PublishedTimes { rows, left_out } = rubick(file, 32).unwrap();
+        let found: Vec<_> = rows
+            .iter()
+            .map(|row| {
+                (row.plan.to_string(), &row.placement[..], row.step_ns, row.forward_ns, row.updated_ns)
+            })
+            .collect();
+        assert_eq!(
+            found,
+            [
+                ("dp3".into(), &[2, 1][..], 500_000_000, Some(100_500_000), Some(25_000_000)),
+                ("dp2-zero2-offload".into(), &[2], 500_000_000, Some(100_000_000), Some(250_000_000)),
+                ("dp4-tp2-pp2".into(), &[8, 8], 1_250_000_000, None, Some(40_000_000)),
+            ]
+        );
+        assert_eq!(
+            rows.iter().map(|row| row.synchronised_ns).collect::<Vec<_>>(),
+            [Some(300_000_000), None, Some(1_000_000_000)]
+        );
+        assert!(rows.iter().all(|row| (row.global_batch, row.ranks_per_device, row.cpus) == (32, 1, None)));
+        assert_eq!(left_out.values().sum::<usize>(), 1);
+        let about = subject(Layout::Rubick, Path::new("a/bert.csv"));
+        assert_eq!(about, Some(Subject { workload: "bert-large", global_batch: Some(32) }));
+        assert_eq!(subject(Layout::Rubick, Path::new("a/mine.csv")), None);
+    }
+
+    #[test]
+    fn a_batch_of_pollux_is_that_of_each_gpu() {
+        let text = format!("{POLLUX}12,8,0.25,0.125\n4,6,0.5,0\n");
+        let file = source("bert.csv", &text);
+        assert_eq!(layout(file).unwrap(), Layout::Pollux);
+        let rows = pollux(file).unwrap().rows;
+        let found: Vec<_> = rows
+            .iter()
+            .map(|row| (row.plan.to_string(), &row.placement[..], row.global_batch, row.step_ns))
+            .collect();
+        assert_eq!(
+            found,
+            [("dp3".into(), &[2, 1][..], 24, 250_000_000), ("dp4".into(), &[4], 24, 500_000_000)]
+        );
+        let about = subject(Layout::Pollux, Path::new("bert.csv"));
+        assert_eq!(about, Some(Subject { workload: "bert-base-squad", global_batch: None }));
+    }
+
+    #[test]
+    fn lines_that_do_not_fit_are_refused_with_line_and_column() {
+        for (row, message) in [
+            ("ga,1,nan,0,0,0\n", "line 2: column 'iter_time': NaN is no length of time"),
+            ("ga,1,-1,0,0,0\n", "line 2: column 'iter_time': -1 is no length of time"),
+            ("ga,1,1,0,inf,0\n", "line 2: column 'overlap_sync': inf is no length of time"),
+            ("ga,1,one,0,0,0\n", "line 2: column 'iter_time': invalid float"),
+            (
+                "ga,0,1,0,0,0\n",
+                "line 2: column 'placement': '0' is no placement; write a digit for each node",
+            ),
+            ("dp,1,1,0,0,0\n", "line 2: column 'exec_plan': 'dp' is not one of: ga, gc"),
+            (
+                "ga,1,1,0,0,0\n244,8,1,0,0,0\n",
+                "line 3: column 'exec_plan': '244' takes 32 GPUs, and placement is 8",
+            ),
+            ("ga,1,1,0,0,0\ngc,1,1", "line 3: "),
+        ] {
+            let error = rubick(source("b.csv", &format!("{RUBICK}{row}")), 32).unwrap_err().to_string();
+            assert!(error.starts_with("b.csv: ") && error.contains(message), "{error}");
+        }
+        for (row, message) in [
+            ("1,0,1,0\n", "line 2: column 'local_bsz': 0 is no batch of a GPU"),
+            ("x,1,1,0\n", "line 2: column 'placement': 'x' is no placement"),
+            ("1,1,-0.5,0\n", "line 2: column 'step_time': -0.5 is no length of time"),
+        ] {
+            let error = pollux(source("p.csv", &format!("{POLLUX}{row}"))).unwrap_err().to_string();
+            assert!(error.starts_with("p.csv: ") && error.contains(message), "{error}");
+        }
+        let error = layout(source("x.csv", "a,b\n1,2\n")).unwrap_err().to_string();
+        assert!(
+            error.starts_with("x.csv: line 1: is no table of step times") && error.contains("exec_plan"),
+            "{error}"
+        );
+    }
+}
