@@ -123,6 +123,17 @@ pub(crate) fn fit_described(formula: FormulaName, observations: &[Observation], 
 }
 
 impl Fit {
+    /// What is known of a formula before any fit. Of `observations`, only the scale of the compute time is taken.
+    pub fn of_priors(formula: FormulaName, parts: &Parts, observations: &[Observation]) -> Fit {
+        let priors = formula::priors(formula, parts, observations);
+        let mut covariance = Covariance::zeros();
+        for (index, prior) in priors.iter().enumerate() {
+            covariance[(index, index)] = prior.sd * prior.sd;
+        }
+        let logarithms = logarithms_of(&priors);
+        Fit { formula, priors, logarithms, covariance, scale: LEAST_SCALE, reach: REACH, rows: 0 }
+    }
+
     /// The fit with other observations, from the parameters of this one. The priors stay.
     #[must_use]
     pub fn again(&self, observations: &[Observation]) -> Fit {

@@ -15,6 +15,7 @@ mod observation;
 mod priors;
 mod setting;
 mod spread;
+pub mod suggest;
 mod table;
 mod trace_time;
 
