@@ -144,7 +144,8 @@ pub fn suggest(designs: &mut [Design<'_>], count: usize) -> Vec<Choice> {
     let mut chosen = Vec::new();
     while chosen.len() < count {
         let of_designs = best.iter().enumerate();
-        let of_designs = of_designs.filter_map(|(design, best)| best.map(|(index, rate)| (design, index, rate)));
+        let of_designs =
+            of_designs.filter_map(|(design, best)| best.map(|(index, rate)| (design, index, rate)));
         let Some((design, candidate, _)) =
             of_designs.reduce(|best, next| if next.2 > best.2 { next } else { best })
         else {

@@ -1,159 +1,243 @@
-//! Errors on published iteration times, on rows that no fit has seen.
+//! Errors on published step times, on rows that no fit has seen.
 //!
 //! Skipped, saying so, where `shared/reference` is not beside the project.
 
-use std::path::PathBuf;
+use std::{collections::BTreeSet, path::Path};
 
-use model::{Observation, Options, Parts, Placement, Setting, fit, formula, held_out};
+use model::{
+    Fit, Observation, Options, Parts, Placement, Setting, fit, formula,
+    held_out::{self, LeftOut},
+    observation, suggest,
+};
 use schema::{
-    fitted::{Facts, FormulaName},
+    fitted::{Facts, FittedRow, FormulaName},
+    import::{Source, times},
     plan::Plan,
 };
 
-/// The lines of a published table without its heading, cut at commas; `None` without the folder.
-fn lines(name: &str) -> Option<Vec<Vec<String>>> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/reference").join(name);
-    let path = if path.is_file() { path } else { PathBuf::from("/work/shared/reference").join(name) };
-    let Ok(text) = std::fs::read_to_string(&path) else {
+fn text(name: &str) -> Option<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/reference").join(name);
+    let text = std::fs::read_to_string(&path).ok();
+    if text.is_none() {
         eprintln!("skipped: {} is not here", path.display());
-        return None;
+    }
+    text
+}
+
+/// A published row under the name that its authors give it, as `zero-dp@44`.
+type Named = (String, Observation);
+
+/// The iteration times of a model on A800 GPUs.
+fn a800(name: &str, facts: Facts, global_batch: u32) -> Option<Vec<Named>> {
+    let text = text(&format!("rubick-a800/iterations/{name}.csv"))?;
+    let source = Source { file: Path::new(name), text: text.as_bytes() };
+    let rows = times::rubick(source, global_batch).expect("a table of Rubick").rows;
+    let named = |row: &FittedRow| (name_of(row), observation(facts, row));
+    Some(rows.iter().map(named).collect())
+}
+
+fn name_of(FittedRow { plan, placement, .. }: &FittedRow) -> String {
+    let placement: String = placement.iter().map(u32::to_string).collect();
+    let of_plan = match plan {
+        Plan { tp: 2.., .. } | Plan { pp: 2.., .. } => format!("{}{}{}", plan.pp, plan.tp, plan.dp),
+        Plan { offload: true, .. } => "zero-offload".into(),
+        Plan { zero: 2, .. } => "zero-dp".into(),
+        Plan { gc: true, .. } => "gc".into(),
+        _ => "ga".into(),
     };
-    Some(text.lines().skip(1).map(|line| line.split(',').map(str::to_owned).collect()).collect())
+    format!("{of_plan}@{placement}")
 }
 
-fn placement(text: &str) -> Placement {
-    Placement::of(&text.chars().map(|digit| digit.to_digit(10).expect("a digit")).collect::<Vec<_>>())
+const fn facts(parameters: u64, layers: u32, sequence: Option<u32>, hidden: u32) -> Facts {
+    Facts { parameters: Some(parameters), layers: Some(layers), sequence, hidden: Some(hidden) }
 }
 
-/// Rows of the artifact of Rubick with their names, without infeasible ones.
-fn rubick(name: &str, facts: Facts, global_batch: u32) -> Option<Vec<(String, Observation)>> {
-    let lines = lines(&format!("rubick-a800/iterations/{name}.csv"))?;
-    let row = |line: Vec<String>| {
-        let step_s: f64 = line[2].parse().expect("a time");
-        let placement = placement(&line[1]);
-        let dp = placement.devices as u16;
-        let zero = if dp > 1 { 2 } else { 0 };
-        let plan = match line[0].as_str() {
-            "ga" => Plan { dp, ..Plan::default() },
-            "gc" => Plan { dp, gc: true, ..Plan::default() },
-            "zero-dp" => Plan { dp, zero, ..Plan::default() },
-            "zero-offload" => Plan { dp, zero, offload: true, ..Plan::default() },
-            digits => {
-                let degree = |at: usize| digits[at..=at].parse().expect("a digit");
-                Plan { pp: degree(0), tp: degree(1), dp: degree(2), ..Plan::default() }
-            }
-        };
-        let setting = Setting { facts, global_batch, plan, placement, cpus: None, ranks_per_device: 1 };
-        let part = |at: usize| {
-            let time: f64 = line[at].parse().expect("a time");
-            // Milliseconds in some files, seconds in others.
-            (time > 0.0).then_some(if time > 2.0 * step_s { time / 1e3 } else { time })
-        };
-        let observation =
-            Observation { setting, step_s, forward_s: part(3), synchronised_s: part(4), updated_s: part(5) };
-        (step_s > 0.0).then(|| (format!("{}@{}", line[0], line[1]), observation))
-    };
-    Some(lines.into_iter().filter_map(row).collect())
-}
+const BERT: Facts = facts(336_297_858, 24, Some(512), 1024);
+const T5: Facts = facts(1_240_809_472, 16, Some(768), 1280);
+const VIT: Facts = facts(85_952_456, 12, None, 768);
+const LLAMA7: Facts = facts(6_738_423_808, 32, Some(2048), 4096);
 
-const BERT: Facts =
-    Facts { parameters: Some(336_297_858), layers: Some(24), sequence: Some(512), hidden: Some(1024) };
-const T5: Facts =
-    Facts { parameters: Some(1_240_809_472), layers: Some(16), sequence: Some(768), hidden: Some(1280) };
-const VIT: Facts =
-    Facts { parameters: Some(85_952_456), layers: Some(12), sequence: None, hidden: Some(768) };
-const LLAMA7: Facts =
-    Facts { parameters: Some(6_738_423_808), layers: Some(32), sequence: Some(2048), hidden: Some(4096) };
-
-fn total_only(mut row: Observation) -> Observation {
-    (row.synchronised_s, row.updated_s) = (None, None);
-    row
-}
-
-fn score(
+/// The rows that a test is about, cut into those of these names and the others, which are predicted.
+fn left_out(
     formula: FormulaName,
-    rows: &[(String, Observation)],
+    rows: &[Named],
     of_fit: &[&str],
-    accept: impl Fn(&Observation) -> bool,
-) -> (f64, f64, Vec<(String, f64)>) {
-    let (own, rest): (Vec<_>, Vec<_>) =
-        rows.iter().cloned().partition(|(name, _)| of_fit.contains(&name.as_str()));
-    assert_eq!(own.len(), of_fit.len(), "{of_fit:?}");
-    let own: Vec<_> = own.iter().map(|(_, row)| *row).collect();
-    let mut fitted = fit(formula, &own, &Options::new(Parts::GPUS, 1)).expect("fits");
-    held_out::leave_one_out(&mut fitted, &own);
-    let mut errors = Vec::new();
-    for (name, row) in
-        rest.iter().filter(|(_, row)| accept(row) && formula::applies(formula, &row.setting).is_ok())
+    is_of_test: impl Fn(&Setting) -> bool,
+) -> Vec<LeftOut> {
+    let is_of_fit = |(name, _): &&Named| of_fit.contains(&name.as_str());
+    let (own, others): (Vec<&Named>, Vec<&Named>) = rows.iter().partition(is_of_fit);
+    let found: BTreeSet<&str> = own.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(found, of_fit.iter().copied().collect(), "the rows to fit to");
+    let own: Vec<Observation> = own.iter().map(|(_, row)| *row).collect();
+    let fitted = fit(formula, &own, &Options::new(Parts::GPUS, 1)).expect("it has rows");
+    let others = others.into_iter().map(|(_, row)| *row).filter(|row| is_of_test(&row.setting));
+    held_out::predict(&fitted, &others.collect::<Vec<_>>())
+}
+
+/// Mean and largest error in percent.
+fn mean_and_most(left_out: &[LeftOut]) -> (f64, f64) {
+    let errors = left_out.iter().map(|row| 100.0 * (row.predicted_s / row.measured_s - 1.0).abs());
+    let (sum, most) =
+        errors.fold((0.0, 0.0), |(sum, most): (f64, f64), error| (sum + error, most.max(error)));
+    (sum / left_out.len() as f64, most)
+}
+
+fn is_3d(setting: &Setting) -> bool {
+    setting.plan.tp > 1 || setting.plan.pp > 1
+}
+
+const ONE_NODE: [&str; 7] =
+    ["ga@1", "gc@1", "gc@8", "zero-dp@2", "zero-dp@8", "zero-offload@1", "zero-offload@8"];
+const SEVERAL_NODES: [&str; 5] = ["ga@2222", "ga@44", "zero-dp@53", "zero-offload@2222", "ga@22211"];
+
+/// The lists of rows were chosen by the study that the formula is from, before any of the others was predicted.
+#[test]
+fn few_rows_predict_the_others_under_data_parallelism() {
+    let twelve: Vec<&str> = ONE_NODE.into_iter().chain(SEVERAL_NODES).collect();
+    for (name, facts, batch, most_of_seven, most_of_twelve) in
+        [("bert", BERT, 32, 2.5, 6.5), ("t5", T5, 16, 4.5, 6.0), ("vit", VIT, 64, 7.0, 15.0)]
     {
-        let (step_s, _) = fitted.predict(&row.setting).expect("applies");
-        errors.push((name.clone(), 100.0 * (step_s / row.step_s - 1.0)));
-    }
-    let mean = errors.iter().map(|(_, e)| e.abs()).sum::<f64>() / errors.len() as f64;
-    let max = errors.iter().map(|(_, e)| e.abs()).fold(0.0, f64::max);
-    (mean, max, errors)
-}
-
-const S7: [&str; 7] = ["ga@1", "gc@1", "gc@8", "zero-dp@2", "zero-dp@8", "zero-offload@1", "zero-offload@8"];
-const M5: [&str; 5] = ["ga@2222", "ga@44", "zero-dp@35", "zero-offload@2222", "ga@11222"];
-
-#[test]
-fn explore() {
-    let dp = |row: &Observation| row.setting.plan.tp * row.setting.plan.pp == 1;
-    for (name, facts, batch) in [("bert", BERT, 32), ("t5", T5, 16), ("vit", VIT, 64)] {
-        let Some(rows) = rubick(name, facts, batch) else { return };
-        let names: Vec<&str> = rows.iter().map(|(name, _)| name.as_str()).collect();
-        let one = |row: &Observation| dp(row) && row.setting.placement.nodes == 1;
-        let (mean, max, _) = score(FormulaName::Tandem, &rows, &S7, one);
-        println!("S7 {name} {mean:.2} max {max:.2}");
-        let m12: Vec<&str> = S7.iter().chain(&M5).copied().collect();
-        for n in &m12 {
-            if !names.contains(n) {
-                println!("{name} lacks {n}");
-            }
-        }
-        let have: Vec<&str> = m12.iter().filter(|n| names.contains(n)).copied().collect();
-        let (mean, max, errors) = score(FormulaName::Tandem, &rows, &have, dp);
-        println!("M12 {name} {mean:.2} max {max:.2}");
-        let _ = errors;
-        let pub7 =
-            ["ga@2", "ga@4", "ga@8", "zero-offload@1", "zero-offload@2", "zero-offload@4", "zero-offload@8"];
-        let (mean, max, errors) = score(FormulaName::Rubick, &rows, &pub7, one);
-        println!("rubick {name} {mean:.2} max {max:.2} {errors:?}");
-        let _ = total_only;
+        let Some(rows) = a800(name, facts, batch) else { return };
+        let on_one = |setting: &Setting| !is_3d(setting) && setting.placement.nodes == 1;
+        let (mean, most) = mean_and_most(&left_out(FormulaName::Tandem, &rows, &ONE_NODE, on_one));
+        println!("{name}, one node, from 7 rows: {mean:.2} %, at most {most:.1} %");
+        assert!(mean < most_of_seven, "{name}: {mean}");
+        let (mean, most) = mean_and_most(&left_out(FormulaName::Tandem, &rows, &twelve, |of| !is_3d(of)));
+        println!("{name}, several nodes, from 12 rows: {mean:.2} %, at most {most:.1} %");
+        assert!(mean < most_of_twelve, "{name}: {mean}");
     }
 }
 
-fn pollux(name: &str) -> Option<Vec<Observation>> {
-    let lines = lines(&format!("pollux-t4/{name}.csv"))?;
-    let row = |line: Vec<String>| {
-        let placement = placement(&line[0]);
-        let batch: f64 = line[1].parse().expect("a batch");
-        let plan = Plan { dp: placement.devices as u16, ..Plan::default() };
-        let global_batch = (batch * f64::from(placement.devices)).round() as u32;
-        let facts = Facts::default();
-        let setting = Setting { facts, global_batch, plan, placement, cpus: None, ranks_per_device: 1 };
-        Observation::new(setting, line[2].parse().expect("a time"))
-    };
-    Some(lines.into_iter().map(row).filter(|row| row.step_s > 0.0).collect())
+/// Whether the tensor-parallel ranks of each replica are on one node.
+fn is_inside_nodes(setting: &Setting) -> bool {
+    is_3d(setting) && setting.placement.fewest.is_multiple_of(u32::from(setting.plan.tp))
+}
+
+/// The rows to fit to are designed from the priors, with a compute time of 8 P s operations a sample at 100 TFLOP/s.
+#[test]
+fn six_designed_rows_predict_the_other_3d_plans() {
+    for (name, facts, batch, most_mean, most) in
+        [("t5", T5, 16, 3.0, f64::MAX), ("llama7", LLAMA7, 8, 2.0, 6.0)]
+    {
+        let Some(rows) = a800(name, facts, batch) else { return };
+        let rows: Vec<Named> = rows.into_iter().filter(|(_, row)| is_inside_nodes(&row.setting)).collect();
+        let operations = 8.0 * facts.parameters.unwrap() as f64 * f64::from(facts.sequence.unwrap());
+        let one = Setting {
+            facts,
+            global_batch: 1,
+            plan: Plan::default(),
+            placement: Placement::of(&[1]),
+            cpus: None,
+            ranks_per_device: 1,
+        };
+        // The prior of compute is 0.6 of the time of a sample on a device.
+        let guess = Observation::new(one, operations / 1e14 / 0.6);
+        let known = Fit::of_priors(FormulaName::Tandem, &Parts::GPUS, &[guess]);
+        let settings: Vec<Setting> = rows.iter().map(|(_, row)| row.setting).collect();
+        let chosen = suggest::design(&known, &settings, 6);
+        let names: Vec<&str> = chosen.iter().map(|index| rows[*index].0.as_str()).collect();
+        let (mean, largest) = mean_and_most(&left_out(FormulaName::Tandem, &rows, &names, |_| true));
+        println!("{name}, 3d, from {names:?}: {mean:.2} %, at most {largest:.1} %");
+        assert!(mean < most_mean && largest < most, "{name}: {mean} {largest}");
+    }
+}
+
+/// From the seven rows of the released code. Its authors' form has about 15 % on BERT and 11 % on T5 with another solver, which other
+/// starts of that solver do not reach again; an independent program has 6.5 to 15.9 % by what is minimised.
+#[test]
+fn rubick_predicts_from_the_rows_of_its_authors() {
+    let seven =
+        ["ga@2", "ga@4", "ga@8", "zero-offload@1", "zero-offload@2", "zero-offload@4", "zero-offload@8"];
+    for (name, facts, batch, bounds) in [("bert", BERT, 32, 5.0..16.0), ("t5", T5, 16, 2.0..16.0)] {
+        let Some(rows) = a800(name, facts, batch) else { return };
+        let on_one = |setting: &Setting| !is_3d(setting) && setting.placement.nodes == 1;
+        let (mean, most) = mean_and_most(&left_out(FormulaName::Rubick, &rows, &seven, on_one));
+        println!("{name}, Rubick's formula, from 7 rows: {mean:.2} %, at most {most:.1} %");
+        assert!(bounds.contains(&mean), "{name}: {mean}");
+    }
+}
+
+/// Step times on T4 GPUs by placement and batch.
+fn t4(name: &str) -> Option<Vec<Observation>> {
+    let text = text(&format!("pollux-t4/{name}.csv"))?;
+    let source = Source { file: Path::new(name), text: text.as_bytes() };
+    let rows = times::pollux(source).expect("a table of Pollux").rows;
+    Some(rows.iter().map(|row| observation(Facts::default(), row)).collect())
 }
 
 #[test]
-fn explore_pollux() {
-    for name in ["cifar10", "bert", "deepspeech2"] {
-        let Some(rows) = pollux(name) else { return };
-        for formula in [FormulaName::TandemBatches, FormulaName::Pollux] {
-            let mut line = String::new();
-            let begin = std::time::Instant::now();
-            for seed in 1..=3 {
-                let left = held_out::held_out(formula, &rows, 0.5, &Options::new(Parts::GPUS, seed)).unwrap();
-                let e = &held_out::errors(&left)[0];
-                line += &format!(
-                    " {:.2}/{:.1}/{:.0} cov {:.1}",
-                    e.mean_percent, e.p95_percent, e.max_percent, e.covered_percent
-                );
-            }
-            println!("{name} {formula} n={} {line} {:?}", rows.len(), begin.elapsed() / 3);
+fn half_of_the_batches_and_placements_predict_the_others() {
+    for (name, most_mean) in [("cifar10", 5.8), ("bert", 4.0), ("deepspeech2", 4.8)] {
+        let Some(rows) = t4(name) else { return };
+        let options = Options::new(Parts::GPUS, 1);
+        let of = |formula| held_out::held_out(formula, &rows, 0.5, &options).expect("there are enough");
+        let left_out = of(FormulaName::TandemBatches);
+        let (mean, most) = mean_and_most(&left_out);
+        let errors = &held_out::errors(&left_out)[0];
+        println!("{name}: {mean:.2} %, at most {most:.1} %, covered {:.1} %", errors.covered_percent);
+        assert!(mean < most_mean, "{name}: {mean}");
+        assert!((errors.mean_percent / mean - 1.0).abs() < 1e-9);
+        assert!((90.0..=99.0).contains(&errors.covered_percent), "{name}: {}", errors.covered_percent);
+        let (of_pollux, _) = mean_and_most(&of(FormulaName::Pollux));
+        println!("{name}, Pollux's formula: {of_pollux:.2} %");
+        assert!((mean..8.0).contains(&of_pollux), "{name}: {of_pollux}");
+    }
+}
+
+/// The published parameters, in their units, through the released equations, give what the formula gives at the same parameters.
+#[test]
+fn published_parameters_of_rubick_predict_as_the_released_code_does() {
+    let Some(published) = text("rubick-a800/published-parameters.csv") else { return };
+    for (name, facts, batch, intra) in [("bert", BERT, 32, 119.49), ("t5", T5, 16, 120.0)] {
+        let Some(rows) = a800(name, facts, batch) else { return };
+        let line = published.lines().find(|line| line.starts_with(&format!("{name},"))).expect("published");
+        let k: Vec<f64> = line.split(',').skip(1).map(|value| value.parse().expect("a number")).collect();
+        let [k_bwd, k_sync, k_opt, k_opt_off, k_const, k_off, k_swap] = k[..] else { panic!("seven") };
+        let one = rows.iter().find(|(_, row)| row.setting.placement.devices == 1 && row.forward_s.is_some());
+        let forward_of_sample = one.expect("a row of one device").1.forward_s.unwrap() / f64::from(batch);
+        let (pcie, cores) = (64.0, 4.0);
+        let (of_update, of_bandwidth) = (1e-3 * 1e9 / f64::from(1 << 20), f64::from(1 << 20) / 1e6);
+        let values = [
+            k_bwd - 1.0,
+            k_sync - 1.0,
+            k_opt * of_update,
+            k_opt_off * of_update,
+            k_const / 1e3,
+            k_off / 1e3,
+            k_swap / 1e3,
+            forward_of_sample,
+            intra * of_bandwidth,
+            1.0,
+            pcie * of_bandwidth,
+        ];
+        let mut errors = Vec::new();
+        for (name, row) in
+            rows.iter().filter(|(_, row)| row.setting.placement.nodes == 1 && !is_3d(&row.setting))
+        {
+            let plan = &row.setting.plan;
+            let devices = f64::from(plan.dp);
+            // Milliseconds, parameters in 2^20, GB/s as MB/ms.
+            let parameters = facts.parameters.unwrap() as f64 / f64::from(1 << 20);
+            let forward = 1e3 * forward_of_sample * f64::from(batch) / devices;
+            let backward = k_bwd * forward;
+            let reduce = 2.0 * 4.0 * parameters * (devices - 1.0) / devices / intra;
+            let overlapped = (backward.powf(k_sync) + reduce.powf(k_sync)).powf(1.0 / k_sync);
+            let copied = 4.0 * parameters / devices / pcie;
+            let (exposed, update) = if plan.offload {
+                (k_off + copied, k_opt_off * parameters / (devices * cores) + k_swap + copied)
+            } else if plan.zero > 0 {
+                (0.0, k_opt * parameters / devices)
+            } else {
+                (0.0, k_opt * parameters)
+            };
+            let passes = if plan.gc { 2.0 } else { 1.0 };
+            let expected = passes * forward + overlapped + exposed + update + k_const;
+            let found = formula::step(FormulaName::Rubick, &values, &row.setting).total;
+            assert!((found * 1e3 / expected - 1.0).abs() < 1e-9, "{name}: {found} s, {expected} ms");
+            errors.push(100.0 * (found / row.step_s - 1.0).abs());
         }
+        let mean = errors.iter().sum::<f64>() / errors.len() as f64;
+        println!("{name}, published parameters: {mean:.1} % over {} rows of one node", errors.len());
+        assert!(mean < 25.0, "{name}: {mean}");
     }
 }
