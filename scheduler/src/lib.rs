@@ -18,6 +18,7 @@ pub mod measured;
 pub mod models;
 pub mod occupancy;
 pub mod online;
+pub mod parts;
 pub mod policy;
 pub mod recorded;
 pub mod replay;

@@ -176,6 +176,36 @@ impl Measured {
     }
 }
 
+impl OfWorkload {
+    /// Why nothing can be learned from the rows: a column that makes the configurations or their times is the same in all of them.
+    pub fn problem(&self) -> Option<String> {
+        let (first, others) = self.rows.split_first()?;
+        let configuration = |row: &FittedRow| {
+            (row.global_batch, row.plan, row.placement.clone(), row.cpus, row.ranks_per_device)
+        };
+        let count = self.rows.len();
+        if count > 1 && others.iter().all(|row| configuration(row) == configuration(first)) {
+            let FittedRow { plan, global_batch, .. } = first;
+            let placement = placement_text(&first.placement);
+            return Some(format!(
+                "its plan, batch and devices never change: all {count} rows are of {plan} at batch {global_batch} with --devices \
+                 {placement}; measure other plans, batches or devices"
+            ));
+        }
+        (count > 2 && others.iter().all(|row| row.step_ns == first.step_ns)).then(|| {
+            let seconds = first.step_ns as f64 / 1e9;
+            format!(
+                "its time of a step never changes: {seconds} s in all {count} rows, which no measurement has"
+            )
+        })
+    }
+}
+
+/// Numbers of devices of nodes, as they are typed: `4+4`.
+pub fn placement_text(nodes: &[u32]) -> String {
+    nodes.iter().map(u32::to_string).collect::<Vec<_>>().join("+")
+}
+
 /// The first of two values that is known, of each fact.
 fn known_of(first: Facts, second: Facts) -> Facts {
     Facts {

@@ -1,6 +1,7 @@
 //! Tables for people. Programs read the files of a run, or `--json`.
 
-use comfy_table::{Cell, CellAlignment, Table, presets};
+use comfy_table::{Cell, presets};
+pub use comfy_table::{CellAlignment, Table};
 use rig::output;
 
 /// A table of plain columns. The first is text; the others are right-aligned.

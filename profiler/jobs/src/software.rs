@@ -5,7 +5,7 @@ use rig::{Exit, device, programs};
 use schema::{device::Device, manifest::Manifest, run_dir::RunDir};
 
 /// The version of this program.
-pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The revision of the sources that it was built from, where it was built from a repository.
 pub(crate) const REVISION: Option<&str> = option_env!("TANDEM_REVISION");

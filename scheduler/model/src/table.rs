@@ -165,6 +165,12 @@ impl Table {
         (0..runs.len()).filter(|run| is_comparable(*run)).map(|run| (runs[run], effects[run])).collect()
     }
 
+    /// The step time of a job beside its co-runners over that of the job alone, and its 95 % interval; `None` if no row has it.
+    pub fn slowdown_by_co_runners(&self, question: &Question<'_>) -> Option<(f64, Option<(f64, f64)>)> {
+        let is_company = |company: &Company| are_beside(company, question.co_runners, question.sharing);
+        self.slowdown(question, question.cpus.map(u32::from), is_company)
+    }
+
     /// The step time alone, and its number of threads.
     fn alone(&self, question: &Question<'_>) -> Option<(Estimate, Option<u32>)> {
         let (rows, threads) = self.rows_alone(question)?;

@@ -5,6 +5,8 @@
 
 mod explain;
 mod fidelity;
+mod fit;
+mod predict;
 mod replay;
 mod rules;
 mod run;
@@ -32,10 +34,11 @@ use crate::{online::RunInputs, policy};
 /// Jobs come from a trace, a CSV file with one line for each job, in which they are spelled as for `profile`. The same policies
 /// decide for real jobs and on a simulated cluster, so that the result of a run can be compared with its prediction.
 ///
-/// Exit codes: 0 all rows are ok; 1 some row failed, jobs wait for ever, a turn was decided otherwise (`replay`), or the error is
-/// larger than the limits (`fidelity --again`); 2 usage, a file that does not exist, a bad definition, or a bad trace; 3 the machine
-/// lacks something (`profile doctor` says what); 4 there are no jobs, or no decisions yet; 5 a file cannot be written or read;
-/// 6 a device or its driver does not answer; 130 interrupted, 129 by a terminal that was closed.
+/// Exit codes: 0 all rows are ok; 1 some row failed, jobs wait for ever, a turn was decided otherwise (`replay`), the error is
+/// larger than the limits (`fidelity --again`), or a workload has too few rows (`fit`); 2 usage, a file that does not exist, a bad
+/// definition, or a bad trace; 3 the machine lacks something (`profile doctor` says what); 4 there are no jobs, no decisions yet,
+/// or nothing that gives the answer (`predict`); 5 a file cannot be written or read; 6 a device or its driver does not answer; 130
+/// interrupted, 129 by a terminal that was closed.
 #[derive(Parser)]
 #[command(name = "sched", version, max_term_width = 100)]
 pub struct Cli {
@@ -51,6 +54,8 @@ enum Command {
     Explain(explain::Args),
     Fidelity(fidelity::Args),
     Trace(trace::Args),
+    Fit(fit::Args),
+    Predict(predict::Args),
     /// Print completions for a shell.
     ///
     /// Example: `sched completions bash > ~/.local/share/bash-completion/completions/sched`
@@ -75,6 +80,8 @@ pub fn main() -> ExitCode {
         Command::Explain(args) => explain::run(&args),
         Command::Fidelity(args) => fidelity::run(&args),
         Command::Trace(args) => trace::run(&args),
+        Command::Fit(args) => fit::run(&args),
+        Command::Predict(args) => predict::run(&args),
         Command::Completions(completions) => completions.run(Cli::command()),
         Command::Man(man) => man.run(Cli::command()),
     };

@@ -3,12 +3,14 @@
 mod draws;
 mod endings;
 mod fidelity;
+mod fit;
 mod help;
 mod hindsight;
 mod history;
 mod kill;
 mod lacking;
 mod output;
+mod predict;
 mod run;
 mod sim;
 mod trace;

@@ -55,6 +55,45 @@ words! {
     }
 }
 
+words! {
+    /// What a predicted time stands on.
+    BasisWord {
+        /// The configuration was measured.
+        Measured = "measured",
+        /// A formula whose parameters the rows determine.
+        Formula = "formula",
+        /// A formula in which what was assumed before the fit matters.
+        Extrapolated = "extrapolated",
+    }
+}
+
+/// `sched predict`: the time of a step, with its 95 % interval.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PredictedStep {
+    /// The job in full spelling.
+    pub job: String,
+    pub device_type: String,
+    /// Number of devices on each node.
+    pub placement: Vec<u32>,
+    /// Cores of the host for each rank.
+    pub cpus: Option<u16>,
+    pub ranks_per_device: u32,
+    /// The other jobs on the devices, in full spelling.
+    pub with: Vec<String>,
+    /// The step time beside them over that alone, which `step_ns` includes.
+    pub slowdown: Option<f64>,
+    pub step_ns: u64,
+    pub step_ns_ci_lo: u64,
+    pub step_ns_ci_hi: u64,
+    pub samples_per_s: f64,
+    pub samples_per_s_ci_lo: f64,
+    pub samples_per_s_ci_hi: f64,
+    /// What the time alone stands on.
+    pub basis: BasisWord,
+    /// Absent if the configuration was measured.
+    pub formula: Option<FormulaName>,
+}
+
 /// Models of the step times of workloads on devices of one type.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

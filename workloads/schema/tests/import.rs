@@ -6,7 +6,8 @@ use std::{
 };
 
 use schema::{
-    import::{self, Source, TraceFormat},
+    fitted::Layout,
+    import::{self, Source, TraceFormat, times},
     trace::{self, Class, Trace, TraceRow},
 };
 
@@ -67,5 +68,25 @@ fn rubick_has_its_406_jobs_in_each_of_its_traces() {
         // Of 276 jobs with another plan, 11 have ZeRO in the place of plain data parallelism, on one GPU.
         assert_eq!(other_plans, if name == "bp" { 276 - 11 } else { 0 }, "{name}");
         assert!((rows.last().unwrap().submit_s / 3600.0 - 13.21).abs() < 0.006, "{name}");
+    }
+}
+
+/// Whatever their unit, parts of a step add up to most of it; some steps of LLaMA were measured with fewer parts.
+#[test]
+fn parts_of_the_steps_of_rubick_are_no_longer_than_the_steps() {
+    for (name, lines, least) in
+        [("bert", 72, 0.8), ("t5", 92, 0.9), ("vit", 95, 0.7), ("llama7", 48, 0.2), ("llama30", 11, 0.4)]
+    {
+        let Some(file) = published(&format!("rubick-a800/iterations/{name}.csv")) else { return };
+        let text = std::fs::read(&file).unwrap();
+        let source = Source { file: &file, text: &text };
+        assert_eq!(times::layout(source).unwrap(), Layout::Rubick);
+        let rows = times::rubick(source, 8).unwrap().rows;
+        assert_eq!(rows.len(), lines, "{name}");
+        for row in rows {
+            let parts = [row.forward_ns, row.synchronised_ns, row.updated_ns];
+            let share = parts.into_iter().flatten().sum::<u64>() as f64 / row.step_ns as f64;
+            assert!((least..1.05).contains(&share), "{name}: {share} of {row:?}");
+        }
     }
 }

@@ -1,0 +1,152 @@
+//! `sched fit`: fits models of step times to what was measured.
+
+mod show;
+
+use std::path::PathBuf;
+
+use jobs::software;
+use model::{Options, fit_workload};
+use rig::{Exit, output};
+use schema::{
+    calibration::Calibration,
+    catalog::Catalog,
+    fitted::{FittedWorkload, ModelFile},
+    job::{Job, JobError},
+    rows,
+};
+
+use super::busy;
+use crate::{
+    measured::{self, Inputs, Measured, OfWorkload},
+    parts,
+};
+
+/// Fit models of step times to measurements, for plans, batches and devices that were not measured.
+///
+/// Rows are those of jobs alone, of runs of `profile` (RUN), of its exports, and of tables of two published layouts (--csv):
+/// `exec_plan,placement,iter_time` of Rubick, and `placement,local_bsz,step_time` of Pollux. All rows have to be of devices of one
+/// type.
+///
+/// Each formula that describes three or more different configurations of a workload is fitted. The errors that are printed are
+/// those of predictions of rows that were left out of the fit: one configuration after another, or a hundredth of more than a
+/// hundred (left out singly), and a part of them at once (held out). The formula with the smallest error is asked first. Where a
+/// run has several launches of a configuration, their differences are printed as well, because no prediction of a launch can be
+/// better.
+///
+/// Workloads with too few rows are left out, and the command exits with 1.
+///
+/// Example: `sched fit runs/two-ranks runs/four-ranks --out MODEL.json`
+///
+/// Example: `sched fit --csv bert.csv t5.csv --held-out 0.7 --seed 2 --out a800.json`
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Directories of runs of `profile`.
+    #[arg(value_name = "RUN", required_unless_present = "csv")]
+    runs: Vec<PathBuf>,
+    /// Tables of step times: exports of `profile`, or of a published layout, which is found by the names of the columns.
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    csv: Vec<PathBuf>,
+    /// The workload of published tables as NAME[@bN], with the global batch of Rubick's [default: by the name of the file].
+    #[arg(long, value_name = "JOB", requires = "csv", value_parser = workload)]
+    workload: Option<Job>,
+    /// The type of the devices whose rows are used; published tables are taken to be of it [default: the type of all rows, and for
+    /// published tables the devices of their authors].
+    #[arg(long, value_name = "NAME")]
+    device_type: Option<String>,
+    /// The model to write; an existing file is replaced.
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// The share of the configurations that the held-out errors are of. The others are fitted to.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.5, value_parser = share)]
+    held_out: f64,
+    /// Seed of the starting points of fits, and of the choice of held-out configurations.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// What `profile calibrate` has measured of the machine of the rows. Its bandwidths replace what is otherwise assumed.
+    #[arg(long, value_name = "FILE")]
+    machine: Option<PathBuf>,
+    /// A file with additional workloads.
+    #[arg(long, value_name = "FILE")]
+    catalog: Vec<PathBuf>,
+    /// Print the model as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
+    let catalog = Catalog::open(&args.catalog)?;
+    let measured = measured::read(&Inputs {
+        runs: &args.runs,
+        tables: &args.csv,
+        workload: args.workload.as_ref(),
+        device_type: args.device_type.as_deref(),
+        catalog: &catalog,
+    })?;
+    let calibration = args.machine.as_deref().map(Calibration::read).transpose()?;
+    let options = Options::new(parts::of(measured.is_on_cores, calibration.as_ref())?, args.seed);
+    for (why, rows) in &measured.left_out {
+        output::note(format_args!("fit: {rows} rows are left out: {why}"));
+    }
+    let (fitted, refused) = fit(&measured, args.held_out, &options);
+    if let ([], [first, ..]) = (&fitted[..], &refused[..]) {
+        anyhow::bail!("{first}");
+    }
+    for why in &refused {
+        output::note(format_args!("fit: left out: {why}"));
+    }
+    let file = ModelFile {
+        format: ModelFile::FORMAT,
+        version: software::VERSION.into(),
+        seed: args.seed,
+        device_type: measured.device_type.clone(),
+        sources: measured.sources.clone(),
+        workloads: fitted,
+    };
+    file.write(&args.out)?;
+    match args.json {
+        true => output::print(rows::to_json(&file))?,
+        false => show::show(&file, &measured, args.held_out, &options)?,
+    }
+    output::note(format_args!(
+        "fit: {}: {} workloads on {}",
+        args.out.display(),
+        file.workloads.len(),
+        file.device_type
+    ));
+    Ok(if refused.is_empty() { Exit::Ok } else { Exit::SomeFailed })
+}
+
+/// Fits each workload. The second list has the reason for each workload that cannot be fitted.
+fn fit(measured: &Measured, held_out: f64, options: &Options) -> (Vec<FittedWorkload>, Vec<String>) {
+    let (mut fitted, mut refused) = (Vec::new(), Vec::new());
+    for of in &measured.workloads {
+        let OfWorkload { workload, facts, rows, launches_differ, .. } = of;
+        let spinner = busy(format!("fit: {workload}: {} rows", rows.len()));
+        let found = match of.problem() {
+            Some(problem) => Err(problem),
+            None => fit_workload(workload, *facts, rows.clone(), held_out, options)
+                .map_err(|error| error.to_string()),
+        };
+        spinner.finish_and_clear();
+        match found {
+            Ok(found) => fitted.push(FittedWorkload { launches_differ: *launches_differ, ..found }),
+            Err(problem) => refused.push(format!("workload '{workload}': {problem}")),
+        }
+    }
+    (fitted, refused)
+}
+
+/// `NAME[@bN]`.
+fn workload(text: &str) -> Result<Job, String> {
+    let job: Job = text.parse().map_err(|error: JobError| error.to_string())?;
+    match (job.plan, &job.device) {
+        (None, None) => Ok(job),
+        _ => Err(format!("'{text}' has more than a workload and a batch; write NAME[@bN]")),
+    }
+}
+
+/// A share of configurations.
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse::<f64>().ok().filter(|share| *share > 0.0 && *share < 1.0);
+    share.ok_or_else(|| format!("'{text}' is no share; write a number between 0 and 1, such as 0.5"))
+}

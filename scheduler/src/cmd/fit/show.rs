@@ -1,0 +1,160 @@
+//! The tables of a fit.
+
+use cli::table::{self, CellAlignment, Table};
+use model::{FittedModel, Observation, Options, formula, held_out, observation};
+use rig::output;
+use schema::fitted::{FitErrors, FittedParameter, FittedWorkload, FormulaFit, LaunchesDiffer, ModelFile};
+
+use crate::measured::Measured;
+
+/// Prints the errors and the parameters of each workload, and the errors of all of them together.
+pub(super) fn show(
+    file: &ModelFile,
+    measured: &Measured,
+    share: f64,
+    options: &Options,
+) -> anyhow::Result<()> {
+    for workload in &file.workloads {
+        let rows = workload.rows.len();
+        let launches = differences(workload.launches_differ);
+        output::print(format_args!("{}: {rows} rows{launches}", workload.workload))?;
+        let mut errors = error_table();
+        for fit in &workload.fits {
+            let first = format!("{} ({} rows)", fit.formula, fit.rows);
+            add_errors(&mut errors, &first, Some(fit.scale), &fit.leave_one_out, &fit.held_out);
+        }
+        table::print(&errors)?;
+        output::print("")?;
+        table::print(&parameters(workload))?;
+        output::print("")?;
+    }
+    if file.workloads.len() > 1 {
+        let all = measured.workloads.iter().flat_map(|of| &of.launches).map(Vec::as_slice);
+        output::print(format_args!(
+            "all workloads, with the first formula of each{}",
+            differences(LaunchesDiffer::of(all))
+        ))?;
+        let (leave_one_out, held_out) = pooled(file, share, options)?;
+        let mut errors = error_table();
+        add_errors(&mut errors, "all", None, &leave_one_out, &held_out);
+        table::print(&errors)?;
+    }
+    Ok(())
+}
+
+fn differences(launches: Option<LaunchesDiffer>) -> String {
+    launches.map_or(String::new(), |of| {
+        let LaunchesDiffer { launches, mean_percent, p95_percent, max_percent } = of;
+        format!(
+            "; {launches} launches differ from the others of their configuration by {mean_percent:.1} % (mean), {p95_percent:.1} % \
+             (p95), {max_percent:.1} % (max)"
+        )
+    })
+}
+
+fn error_table() -> Table {
+    table::new(&[
+        "formula",
+        "scale",
+        "plans",
+        "left out singly",
+        "mean",
+        "p95",
+        "max",
+        "inside 95 %",
+        "held out",
+        "mean",
+        "p95",
+        "max",
+        "inside 95 %",
+    ])
+}
+
+/// A line for each family of plans.
+fn add_errors(
+    to: &mut Table,
+    formula: &str,
+    scale: Option<f64>,
+    leave_one_out: &[FitErrors],
+    held_out: &[FitErrors],
+) {
+    let mut families: Vec<&str> = vec!["all"];
+    families.extend(
+        leave_one_out.iter().chain(held_out).map(|of| of.plans.as_str()).filter(|name| *name != "all"),
+    );
+    families[1..].sort_unstable();
+    families.dedup();
+    for plans in families {
+        let is_first = plans == "all";
+        let mut cells = vec![
+            if is_first { formula.to_owned() } else { String::new() },
+            scale.filter(|_| is_first).map_or(String::new(), |scale| format!("{scale:.3}")),
+            plans.to_owned(),
+        ];
+        for errors in [leave_one_out, held_out] {
+            match errors.iter().find(|of| of.plans == plans) {
+                Some(of) => {
+                    cells.push(of.rows.to_string());
+                    let percents = [of.mean_percent, of.p95_percent, of.max_percent, of.covered_percent];
+                    cells.extend(percents.map(|percent| format!("{percent:.1} %")));
+                }
+                None => cells.extend(["0", "-", "-", "-", "-"].map(str::to_owned)),
+            }
+        }
+        to.add_row(cells);
+    }
+}
+
+fn parameters(workload: &FittedWorkload) -> Table {
+    let mut lines =
+        table::new(&["parameter", "value", "95 % interval", "unit", "origin", "assumed", "meaning"]);
+    for text in [3, 4, 6] {
+        if let Some(column) = lines.column_mut(text) {
+            column.set_cell_alignment(CellAlignment::Left);
+        }
+    }
+    for FormulaFit { formula, parameters, .. } in &workload.fits {
+        for (known, parameter) in formula::parameters(*formula).iter().zip(parameters) {
+            let FittedParameter { name, unit, value, ci_lo, ci_hi, origin, prior, .. } = parameter;
+            lines.add_row([
+                format!("{formula} {name}"),
+                short(*value),
+                format!("{} to {}", short(*ci_lo), short(*ci_hi)),
+                unit.clone(),
+                origin.to_string(),
+                short(*prior),
+                known.meaning.to_owned(),
+            ]);
+        }
+    }
+    lines
+}
+
+/// A number with three digits that count.
+fn short(value: f64) -> String {
+    match value.abs() {
+        size if (1e-3..1e4).contains(&size) => {
+            let places = (2 - size.log10().floor() as i32).max(0) as usize;
+            format!("{value:.places$}")
+        }
+        _ => format!("{value:.2e}"),
+    }
+}
+
+/// The errors of the first formulas of all workloads, as one list of rows.
+fn pooled(
+    file: &ModelFile,
+    share: f64,
+    options: &Options,
+) -> anyhow::Result<(Vec<FitErrors>, Vec<FitErrors>)> {
+    let model = FittedModel::new(file)?;
+    let (mut one_by_one, mut at_once) = (Vec::new(), Vec::new());
+    for workload in &file.workloads {
+        let Some(first) = model.fits(&workload.workload).first() else { continue };
+        let rows: Vec<Observation> =
+            workload.rows.iter().map(|row| observation(workload.facts, row)).collect();
+        one_by_one.extend(held_out::leave_one_out(&mut first.clone(), &rows));
+        at_once.extend(held_out::held_out(first.formula, &rows, share, options).unwrap_or_default());
+    }
+    Ok((held_out::errors(&one_by_one), held_out::errors(&at_once)))
+}

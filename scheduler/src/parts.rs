@@ -1,0 +1,79 @@
+//! What is known of a machine before a fit: by the kind of its devices, and by what `profile calibrate` measured.
+
+use anyhow::ensure;
+use model::{Parts, Prior};
+use schema::{calibration::Calibration, device::Device};
+
+/// Standard deviation of the logarithm of a bandwidth that was measured by itself: training reaches a little less or, by another
+/// algorithm, a little more.
+const MEASURED: f64 = 0.2;
+
+/// The parts of a machine. Bandwidths that were measured take the place of those that are assumed.
+///
+/// # Errors
+/// The calibration is of another kind of device.
+pub fn of(is_on_cores: bool, calibration: Option<&Calibration>) -> anyhow::Result<Parts> {
+    let mut parts = if is_on_cores { Parts::CORES } else { Parts::GPUS };
+    let Some(calibration) = calibration else { return Ok(parts) };
+    let kind = |is_on_cores| if is_on_cores { "cores" } else { "GPUs" };
+    let has_cores = !calibration.pool.iter().any(|device| matches!(device, Device::Cuda(_)));
+    ensure!(
+        has_cores == is_on_cores,
+        "--machine is of {}, and the rows are of {}; leave it out, or calibrate the devices of the rows",
+        kind(has_cores),
+        kind(is_on_cores)
+    );
+    if let Some(bandwidth) = all_reduce(calibration) {
+        parts.intra = Prior { mean: bandwidth, sd: MEASURED };
+    }
+    if let Some(bandwidth) = copies(calibration) {
+        parts.host_link = bandwidth;
+    }
+    Ok(parts)
+}
+
+/// The bus bandwidth of the largest all-reduces, in GB/s: the geometric mean over groups of devices.
+fn all_reduce(calibration: &Calibration) -> Option<f64> {
+    let largest = calibration.all_reduce.iter().map(|row| row.bytes).max()?;
+    let rows = calibration.all_reduce.iter().filter(|row| row.bytes == largest);
+    geometric_mean(rows.map(|row| row.bus_bytes_per_s.value as f64 / 1e9))
+}
+
+/// The bandwidth of the largest copies between host and device, in GB/s: the geometric mean over devices and directions.
+fn copies(calibration: &Calibration) -> Option<f64> {
+    let largest = calibration.copy.iter().map(|row| row.bytes).max()?;
+    let rows = calibration.copy.iter().filter(|row| row.bytes == largest);
+    geometric_mean(rows.map(|row| row.bytes_per_s.value as f64 / 1e9))
+}
+
+fn geometric_mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let logs: Vec<f64> = values.map(f64::ln).collect();
+    (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn measured_bandwidths_take_the_place_of_assumed_ones() {
+        let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../workloads/schema/golden/machine.toml");
+        let mut calibration = Calibration::read(Path::new(golden)).unwrap();
+        let mut larger = calibration.all_reduce[0].clone();
+        larger.bytes *= 1024;
+        larger.bus_bytes_per_s.value = 4_000_000_000;
+        let mut other = larger.clone();
+        other.bus_bytes_per_s.value = 1_000_000_000;
+        calibration.all_reduce.extend([larger, other]);
+        let parts = of(true, Some(&calibration)).unwrap();
+        assert!((parts.intra.mean - 2.0).abs() < 1e-12 && parts.intra.sd == MEASURED, "{:?}", parts.intra);
+        // The golden file has a copy of 1 GiB at 55 GB/s.
+        assert!((parts.host_link - 55.0).abs() < 1e-9, "{}", parts.host_link);
+        assert_eq!(parts.update, Parts::CORES.update);
+        let error = of(false, Some(&calibration)).unwrap_err().to_string();
+        assert!(error.contains("--machine is of cores, and the rows are of GPUs"), "{error}");
+        assert_eq!(of(false, None).unwrap(), Parts::GPUS);
+    }
+}

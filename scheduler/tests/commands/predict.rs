@@ -1,0 +1,81 @@
+//! What models of step times answer, and what they refuse.
+
+use std::fs;
+
+use schema::{
+    fitted::PredictedStep,
+    rows::{self, Interference},
+};
+
+use crate::fit::{fitted, part_of_run, pollux_rows, record};
+
+#[test]
+fn beside_another_job_a_time_is_longer_by_the_slowdown_of_the_tables() {
+    let door = crate::door();
+    let run = record("20261123-epyc/colocate/all-pairs-1");
+    part_of_run(&door, "lstm", "20261124-epyc-avx512/two-ranks", |line| line.contains(",lstm,"));
+    door.exits(0, "fit lstm --out MODEL.json");
+    let predict = "predict --model MODEL.json lstm@b20 --devices 1 --json";
+    let alone: PredictedStep = rows::from_json(&door.exits(0, predict).out).unwrap();
+    let with = format!("{predict} --with resnet18-mini@b16 --table {}", run.display());
+    let beside: PredictedStep = rows::from_json(&door.exits(0, &with).out).unwrap();
+    let interference: Vec<Interference> = rows::read(&run.join("interference.csv")).unwrap();
+    let is_row = |row: &&Interference| {
+        row.job == "lstm@b20@dp1"
+            && row.group.starts_with("resnet18-mini@b16")
+            && row.sharing.to_string() == "time-slice"
+    };
+    let slowdown = interference.iter().find(is_row).and_then(|row| row.slowdown).expect("it was measured");
+    assert_eq!((beside.slowdown, alone.slowdown), (Some(slowdown), None));
+    assert!((beside.step_ns as f64 / (alone.step_ns as f64 * slowdown) - 1.0).abs() < 1e-6);
+    assert_eq!(beside.with, ["resnet18-mini@b16@dp1"]);
+    assert_eq!(beside.basis, alone.basis);
+
+    let unknown = format!("{predict} --with gpt2-mini@b4 --table {}", run.display());
+    let said = door.exits(4, &unknown);
+    let message = "how much lstm@b20@dp1 is slowed down by gpt2-mini@b4@dp1 under time-slice is not known";
+    assert!(said.err.contains(message) && said.out.is_empty(), "{}", said.err);
+    let said = door.exits(2, &format!("{predict} --with gpt2-mini@b4"));
+    assert!(said.err.contains("--table"), "{}", said.err);
+}
+
+#[test]
+fn what_cannot_be_predicted_is_told() {
+    let door = crate::door();
+    fitted(&door, &pollux_rows());
+    let text = fs::read_to_string(door.path("MODEL.json")).unwrap();
+    door.write("torn.json", &text[..text.len() / 2]);
+    door.write("newer.json", &text.replacen("\"format\": 1", "\"format\": 99", 1));
+    door.write("other.json", &text.replacen("\"name\": \"gm\"", "\"name\": \"gamma\"", 1));
+    for (code, arguments, message) in [
+        (2, "--model torn.json bert-base-squad --devices 1", "torn.json"),
+        (2, "--model torn.json bert-base-squad --devices 1", "fit again with `sched fit`"),
+        (2, "--model newer.json bert-base-squad --devices 1", "format 99 is newer than this program"),
+        (
+            2,
+            "--model other.json bert-base-squad --devices 1",
+            "'pollux' are those of another version; fit again",
+        ),
+        (2, "--model none.json bert-base-squad --devices 1", "none.json: No such file"),
+        (2, "--model MODEL.json bert-base-squad --devices 0", "'0' is no number of devices; write 8, or 4+4"),
+        (2, "--model MODEL.json bert-base-squad@on=cpu:0 --devices 1", "remove @on="),
+        (2, "--model MODEL.json bert-bas-squad --devices 1", "did you mean 'bert-base-squad'"),
+        (2, "--model MODEL.json bert-base-squad@b9@dp2 --devices 2", "a batch of 9 cannot be cut into 2"),
+        (2, "--model MODEL.json bert-base-squad@dp4 --devices 2", "dp4 takes 4 devices, and --devices has 2"),
+        (4, "--model MODEL.json lstm --devices 1", "MODEL.json has no 'lstm'; it has bert-base-squad"),
+        (
+            4,
+            "--model MODEL.json bert-base-squad@b8@dp2-zero1 --devices 2",
+            "no formula of the model describes it (pollux: ",
+        ),
+        (
+            2,
+            "--model MODEL.json bert-base-squad --devices 1 --device-type H100",
+            "MODEL.json is of devices of type 'Tesla T4', not 'H100'",
+        ),
+    ] {
+        let said = door.exits(code, &format!("predict {arguments}"));
+        assert!(said.err.contains(message) && said.out.is_empty(), "{arguments}: {}", said.err);
+    }
+    door.exits(0, "predict --model MODEL.json bert-base-squad --devices 1 --device-type H100 --any-device");
+}
