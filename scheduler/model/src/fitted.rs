@@ -9,9 +9,9 @@ use schema::fitted::{
 
 use crate::{
     Fit, FitError, Observation, Options, Placement, Prediction, Prior, Question, Setting, Throughput,
-    fit::fit,
+    fit::{FEWEST, fit},
     formula::{self, Parameters},
-    held_out,
+    held_out::{self, LeftOut},
 };
 
 /// Step times of jobs alone on devices of one type, by formulas that are fitted to measured rows.
@@ -187,36 +187,43 @@ pub fn fit_workload(
 ) -> Result<FittedWorkload, FitError> {
     let observations: Vec<Observation> = rows.iter().map(|row| observation(facts, row)).collect();
     let mut fits = Vec::new();
-    let mut most = None;
+    let mut most = (0, FEWEST);
     for &formula in FormulaName::ALL {
         match fit(formula, &observations, options) {
             Ok(mut fit) => {
                 let left_out = held_out::leave_one_out(&mut fit, &observations);
-                let held_out =
-                    held_out::held_out(formula, &observations, held_out, options).unwrap_or_default();
-                fits.push((fit, held_out::errors(&left_out), held_out::errors(&held_out)));
+                fits.push((fit, left_out));
             }
             Err(error @ FitError::Time { .. }) => return Err(error),
-            Err(FitError::TooFew { found, needed }) => {
-                if most.is_none_or(|(most, _)| found > most) {
-                    most = Some((found, needed));
-                }
-            }
+            Err(FitError::TooFew { found, needed }) => most = most.max((found, needed)),
         }
     }
-    let error = |errors: &[schema::fitted::FitErrors]| {
-        errors.first().map_or(f64::INFINITY, |errors| errors.mean_percent)
+    let Some(widest) = fits.iter().map(|(_, left_out)| left_out.clone()).max_by_key(Vec::len) else {
+        return Err(FitError::TooFew { found: most.0, needed: most.1 });
     };
-    fits.sort_by(|(_, a, _), (_, b, _)| error(a).total_cmp(&error(b)));
-    if let (true, Some((found, needed))) = (fits.is_empty(), most) {
-        return Err(FitError::TooFew { found, needed });
-    }
-    let fits = fits.into_iter().map(|(fit, leave_one_out, held_out)| FormulaFit {
-        leave_one_out,
-        held_out,
-        ..to_file(&fit)
+    fits.sort_by(|(_, a), (_, b)| over_widest(a, &widest).total_cmp(&over_widest(b, &widest)));
+    let fits = fits.into_iter().map(|(fit, left_out)| {
+        let held_out = held_out::held_out(fit.formula, &observations, held_out, options);
+        FormulaFit {
+            leave_one_out: held_out::errors(&left_out),
+            held_out: held_out::errors(&held_out.unwrap_or_default()),
+            ..to_file(&fit)
+        }
     });
     Ok(FittedWorkload { workload: workload.into(), facts, rows, launches_differ: None, fits: fits.collect() })
+}
+
+/// The mean error of a formula over that of the formula that describes the most rows, on the rows that both describe. Errors on different
+/// rows cannot be compared: a formula may describe only the easy ones.
+fn over_widest(own: &[LeftOut], widest: &[LeftOut]) -> f64 {
+    let common =
+        |row: &LeftOut| widest.iter().find(|other| other.setting == row.setting).map(|other| (*row, *other));
+    let (mut errors, mut of_widest) = (0.0, 0.0);
+    for (row, other) in own.iter().filter_map(common) {
+        errors += row.error_percent();
+        of_widest += other.error_percent();
+    }
+    if errors > 0.0 { errors / of_widest } else { f64::INFINITY }
 }
 
 /// A fit as a file has it, without its errors.

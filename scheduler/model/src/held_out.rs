@@ -6,7 +6,7 @@ use schema::{
 };
 
 use crate::{
-    Fit, Observation, Options,
+    Fit, Observation, Options, Setting,
     fit::{FEWEST, fit_described},
     formula,
 };
@@ -14,7 +14,7 @@ use crate::{
 /// The prediction of a row that was left out of the fit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LeftOut {
-    pub plan: Plan,
+    pub setting: Setting,
     pub measured_s: f64,
     pub predicted_s: f64,
     /// The 95 % interval.
@@ -36,7 +36,7 @@ impl LeftOut {
 pub fn predict(fit: &Fit, observations: &[Observation]) -> Vec<LeftOut> {
     let of = |row: &Observation| {
         let (predicted_s, interval_s) = fit.predict(&row.setting)?;
-        Some(LeftOut { plan: row.setting.plan, measured_s: row.step_s, predicted_s, interval_s })
+        Some(LeftOut { setting: row.setting, measured_s: row.step_s, predicted_s, interval_s })
     };
     observations.iter().filter_map(of).collect()
 }
@@ -76,7 +76,7 @@ pub fn leave_one_out(fit: &mut Fit, observations: &[Observation]) -> Vec<LeftOut
     let of = |(log, deviation, row): (f64, f64, Observation)| {
         let half = fit.reach * deviation;
         let interval_s = ((log - half).exp(), (log + half).exp());
-        LeftOut { plan: row.setting.plan, measured_s: row.step_s, predicted_s: log.exp(), interval_s }
+        LeftOut { setting: row.setting, measured_s: row.step_s, predicted_s: log.exp(), interval_s }
     };
     left_out.into_iter().map(of).collect()
 }
@@ -142,7 +142,7 @@ pub fn family(plan: &Plan) -> &'static str {
 
 /// The errors of all rows, and of the rows of each family if there are several.
 pub fn errors(left_out: &[LeftOut]) -> Vec<FitErrors> {
-    let mut families: Vec<&str> = left_out.iter().map(|row| family(&row.plan)).collect();
+    let mut families: Vec<&str> = left_out.iter().map(|row| family(&row.setting.plan)).collect();
     families.sort_unstable();
     families.dedup();
     let of = |name: &str, rows: &[&LeftOut]| {
@@ -168,7 +168,8 @@ pub fn errors(left_out: &[LeftOut]) -> Vec<FitErrors> {
     errors.push(of("all", &left_out.iter().collect::<Vec<_>>()));
     if families.len() > 1 {
         for name in families {
-            let rows: Vec<&LeftOut> = left_out.iter().filter(|row| family(&row.plan) == name).collect();
+            let rows: Vec<&LeftOut> =
+                left_out.iter().filter(|row| family(&row.setting.plan) == name).collect();
             errors.push(of(name, &rows));
         }
     }

@@ -29,6 +29,8 @@ pub struct Parts {
     pub bf16: Prior,
     /// Casts of 10^9 weights to bf16.
     pub cast: Prior,
+    /// Compute beside tensor or pipeline parallelism over that without: that of another framework, if it is one.
+    pub divided: Prior,
     /// Bandwidth between devices of a node.
     pub intra: Prior,
     /// Bandwidth of a network card.
@@ -56,6 +58,7 @@ impl Parts {
         launch: prior(0.045, 0.8),
         bf16: prior(0.6, 0.5),
         cast: prior(0.005, 1.0),
+        divided: prior(1.0, 0.5),
         intra: prior(130.0, 0.4),
         inter: prior(20.0, 0.25),
         host_link: 64.0,
@@ -72,6 +75,7 @@ impl Parts {
         launch: prior(0.002, 1.5),
         bf16: prior(0.8, 0.7),
         cast: prior(0.5, 1.5),
+        divided: prior(1.0, 0.1),
         intra: prior(2.0, 1.5),
         inter: prior(1.0, 1.5),
         host_link: 10.0,

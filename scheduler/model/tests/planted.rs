@@ -88,7 +88,7 @@ fn settings(formula: FormulaName) -> Vec<Setting> {
 fn planted(formula: FormulaName) -> Vec<f64> {
     let values: &[f64] = match formula {
         FormulaName::Tandem => &[
-            0.02, 0.03, 0.8, 0.55, 0.02, 0.7, 90.0, 11.0, 0.45, 0.05, 0.2, 0.5, 1.5, 0.5, 0.3, 0.8, 0.5,
+            0.02, 0.03, 0.8, 0.55, 0.02, 0.7, 1.3, 90.0, 11.0, 0.45, 0.05, 0.2, 0.5, 1.5, 0.5, 0.3, 0.8, 0.5,
             4e-4, 0.006, 1.4, 1.3, 0.02,
         ],
         FormulaName::Rubick => &[0.9, 0.4, 0.05, 3.0, 0.02, 0.03, 0.05, 0.01, 130.0, 15.0, 64.0],

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The largest number of parameters of a formula.
-pub const MOST_PARAMETERS: usize = 22;
+pub const MOST_PARAMETERS: usize = 23;
 
 /// Values or derivatives by parameter; those beyond the parameters of the formula are 0.
 pub type Parameters = SVector<f64, MOST_PARAMETERS>;

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! fixed = (a + cast P / t) / p                         what does not shrink with a micro-batch; casts only in bf16
-//! C     = t1 f16 m / (t p) + fixed                     a micro-batch on a stage; f16 only in bf16
+//! C     = t1 f16 md m / (t p) + fixed                  a micro-batch on a stage; f16 only in bf16, md only if t p > 1
 //! F, B  = C / 3, 2 C / 3                               forward and backward
 //! slots = max(A + p - 1, A r)                          micro-batches in a row, with bubbles; ranks of a device take turns
 //! gc    = rho slots (C - fixed + ra fixed) / 3         the forward passes that are repeated
@@ -48,13 +48,14 @@ use crate::{
     priors::{Parts, Prior},
 };
 
-pub(super) const PARAMETERS: [Parameter; 22] = [
+pub(super) const PARAMETERS: [Parameter; 23] = [
     parameter("t1", "s", "compute of a sample on one device"),
     parameter("a", "s", "part of a micro-batch that does not shrink with it"),
     parameter("rho", "", "recomputed share of a forward pass under gc"),
     parameter("f16", "", "compute in bf16 over that in fp32"),
     parameter("cast", "s/G", "casts of 10^9 weights to bf16, in each micro-batch"),
     parameter("ra", "", "share of the fixed part that gc repeats, over that of the rest"),
+    parameter("md", "", "compute beside tensor or pipeline parallelism, over that without"),
     parameter("b_intra", "GB/s", "bandwidth between devices of a node"),
     parameter("b_inter", "GB/s", "bandwidth of a network card"),
     parameter("kk", "", "overlap of backward passes with all-reduces; 0 is none"),
@@ -85,6 +86,7 @@ pub(super) fn priors(parts: &Parts, observations: &[Observation]) -> Vec<Prior> 
         parts.bf16,
         parts.cast,
         p(1.0, 0.3),
+        parts.divided,
         parts.intra,
         parts.inter,
         p(0.3, 0.7),
@@ -135,6 +137,7 @@ pub(super) fn step<D: DualNum<f64> + Copy>(values: &[D], setting: &Setting) -> S
         f16,
         cast,
         ra,
+        md,
         b_intra,
         b_inter,
         kk,
@@ -166,6 +169,9 @@ pub(super) fn step<D: DualNum<f64> + Copy>(values: &[D], setting: &Setting) -> S
 
     let mut of_samples = t1 * (setting.micro_batch() / (tensor * stages));
     let mut fixed = a / stages;
+    if setting.divides_the_model() {
+        of_samples *= md;
+    }
     if plan.precision == Precision::Bf16 {
         of_samples *= f16;
         fixed += cast * (billions / (tensor * stages));
