@@ -25,6 +25,10 @@ pub struct Turn {
     pub turn: u64,
     /// Time from the start of the run.
     pub at_ns: Nanos,
+    /// The version of the fitted model that the policy believed: 0 at first, and one more after each refit. Absent if it believed
+    /// none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_version: Option<u64>,
     /// The events in the order in which they took effect, at least one. In journals of earlier versions, a turn
     /// has one event in a field `happened`.
     #[serde(alias = "happened", deserialize_with = "one_or_several::read")]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     plan::Plan,
     rows::words,
-    run_dir::{RunError, read_json_of, write_json},
+    run_dir::{RunError, read, read_json_of, write_json},
 };
 
 /// The format that this version writes and reads.
@@ -285,6 +285,14 @@ impl ModelFile {
             Some(problem) => Err(remedy(format!("{problem}{again}"))),
             None => Ok(file),
         }
+    }
+
+    /// The BLAKE3 digest of the file at `path`, by which a change of it is noticed.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn digest(path: &Path) -> Result<String, RunError> {
+        Ok(blake3::hash(read(path)?.as_bytes()).to_hex().to_string())
     }
 
     /// Replaces the file at `path` atomically.

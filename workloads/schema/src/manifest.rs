@@ -68,6 +68,18 @@ pub struct Scheduling {
     /// The numbers of the tables from which the policy's model is made; all of them if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<Vec<u32>>,
+    /// The fitted models in `inputs/`, by their numbers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fitted: Vec<FittedFile>,
+    /// The numbers of the fitted models that the policy believes where its tables have no row, the first one first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fitted_model: Vec<u32>,
+    /// Whether fitted models answer for devices of all types.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub any_device: bool,
+    /// Whether the steps of jobs fit the policy's model again during the run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub refit: bool,
     /// The error of the policy's model; absent if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub belief_error: Option<SizeOfError>,
@@ -95,6 +107,23 @@ pub struct Scheduling {
     /// Present if the run was simulated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulated: Option<Simulated>,
+}
+
+impl Scheduling {
+    /// The numbers of the fitted models of the simulated cluster, or of the prediction of a run on devices.
+    pub fn fitted_of_truth(&self) -> &[u32] {
+        self.simulated.as_ref().map_or(&self.fitted_model, |simulated| &simulated.fitted_truth)
+    }
+}
+
+/// A fitted model in `inputs/`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FittedFile {
+    /// The last part of the path that the user typed.
+    pub name: String,
+    /// The BLAKE3 digest of the file.
+    pub blake3: String,
 }
 
 /// The size of the random errors of a model: predictions are multiplied by a log-normal factor.
@@ -130,6 +159,9 @@ pub struct Simulated {
     /// absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub truth: Option<Vec<u32>>,
+    /// The numbers of the fitted models that give step times where these tables have no row, the first one first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fitted_truth: Vec<u32>,
     /// Nodes in order; empty if the cluster was the `devices` of this machine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<AlikeNodes>,

@@ -238,6 +238,11 @@ impl RunDir {
         RunDir(self.inputs_path().join(format!("table-{number}")))
     }
 
+    /// A fitted model.
+    pub fn fitted_path(&self, number: u32) -> PathBuf {
+        self.inputs_path().join(format!("model-{number}.json"))
+    }
+
     /// When the schedulers of the run began.
     pub fn parts_path(&self) -> PathBuf {
         self.0.join("parts.csv")

@@ -139,16 +139,17 @@ mod tests {
         let refused =
             (any_action(), "\\PC{0,20}").prop_map(|(action, why): (Action, String)| Refused { action, why });
         let turn = (
-            any::<u64>(),
+            (any::<u64>(), prop::option::of(any::<u64>())),
             prop::collection::vec(any_event(), 1..4),
             prop::collection::vec(any_action(), 0..3),
             prop::collection::vec(refused, 0..2),
             prop::option::of(any::<u64>()),
             "\\PC{0,20}",
         );
-        let turn = turn.prop_map(|(at, events, actions, refused, wake, reason)| Turn {
+        let turn = turn.prop_map(|((at, model_version), events, actions, refused, wake, reason)| Turn {
             turn: 0,
             at_ns: Nanos(at),
+            model_version,
             events,
             actions,
             refused,
@@ -187,6 +188,7 @@ mod tests {
         Turn {
             turn,
             at_ns: Nanos(5),
+            model_version: None,
             events: vec![Happened::Arrived { job: JobId(0) }],
             actions: vec![Action::Pause { job: JobId(1) }],
             refused: Vec::new(),
@@ -202,6 +204,10 @@ mod tests {
         let line = r#"{"turn":0,"at_ns":5,"events":[{"arrived":{"job":0}}],"actions":[{"pause":{"job":1}}],"wake_at_ns":null,"view_hash":"0123456789abcdef"}"#;
         assert_eq!(serde_json::to_string(&example(0)).unwrap(), line);
         assert_eq!(serde_json::from_str::<Turn>(line).unwrap(), example(0));
+        let believing = Turn { model_version: Some(3), ..example(0) };
+        let line = line.replace(r#""at_ns":5,"#, r#""at_ns":5,"model_version":3,"#);
+        assert_eq!(serde_json::to_string(&believing).unwrap(), line);
+        assert_eq!(serde_json::from_str::<Turn>(&line).unwrap(), believing);
     }
 
     #[test]

@@ -8,8 +8,8 @@ use crate::{
     device::Device,
     group::{Group, Turn},
     manifest::{
-        AlikeNodes, Cell, DeviceFacts, Machine, ObserverCost, Scheduling, Settings, Simulated, SizeOfError,
-        SwitchCostFrom,
+        AlikeNodes, Cell, DeviceFacts, FittedFile, Machine, ObserverCost, Scheduling, Settings, Simulated,
+        SizeOfError, SwitchCostFrom,
     },
     placement::Placement,
     rows::ErrorKind,
@@ -90,6 +90,10 @@ fn manifest(text: &str, number: f64, seed: u64) -> Manifest {
             tables: 1,
             history: true,
             model: Some(vec![0]),
+            fitted: vec![FittedFile { name: text.into(), blake3: text.into() }],
+            fitted_model: vec![0],
+            any_device: true,
+            refit: true,
             belief_error: Some(SizeOfError { sigma: number, bias: -number }),
             spread_slowdown: Some(number),
             switch_cost_s: None,
@@ -102,6 +106,7 @@ fn manifest(text: &str, number: f64, seed: u64) -> Manifest {
             switch_cost_from: vec![SwitchCostFrom { devices: 9, cost_s: number }],
             simulated: Some(Simulated {
                 truth: Some(Vec::new()),
+                fitted_truth: vec![0],
                 noise_percent: number,
                 nodes: vec![AlikeNodes {
                     nodes: 2,
