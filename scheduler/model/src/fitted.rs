@@ -12,6 +12,7 @@ use crate::{
     fit::{FEWEST, fit},
     formula::{self, Parameters},
     held_out::{self, LeftOut},
+    observed::{Logarithms, Observed},
 };
 
 /// Step times of jobs alone on devices of one type, by formulas that are fitted to measured rows.
@@ -21,13 +22,18 @@ use crate::{
 #[derive(Clone, Debug, PartialEq)]
 pub struct FittedModel {
     device_type: String,
+    answers_for_all: bool,
     workloads: HashMap<String, Workload>,
+    /// Number of refits.
+    version: u64,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 struct Workload {
     facts: Facts,
     rows: Vec<Observation>,
+    /// What was observed since, one for each configuration.
+    observed: Vec<Observed>,
     fits: Vec<Fit>,
 }
 
@@ -68,12 +74,21 @@ impl FittedModel {
         let workload = |fitted: &FittedWorkload| {
             let rows = fitted.rows.iter().map(|row| observation(fitted.facts, row)).collect();
             let fits = fitted.fits.iter().map(from_file).collect::<Result<_, _>>()?;
-            Ok((fitted.workload.clone(), Workload { facts: fitted.facts, rows, fits }))
+            let workload = Workload { facts: fitted.facts, rows, observed: Vec::new(), fits };
+            Ok((fitted.workload.clone(), workload))
         };
         Ok(FittedModel {
             device_type: file.device_type.clone(),
+            answers_for_all: false,
             workloads: file.workloads.iter().map(workload).collect::<Result<_, _>>()?,
+            version: 0,
         })
+    }
+
+    /// The same model, which answers for devices of all types as for its own.
+    #[must_use]
+    pub fn for_all_devices(self) -> FittedModel {
+        FittedModel { answers_for_all: true, ..self }
     }
 
     /// The type of the devices that it answers for.
@@ -97,30 +112,79 @@ impl FittedModel {
         workload.measured(setting).or_else(|| workload.fits.iter().find_map(|fit| by_formula(fit, setting)))
     }
 
-    /// Adds an observation of a workload, and fits its formulas again from where they are. Does nothing for a workload that it has
-    /// no model of.
-    pub fn observe(&mut self, workload: &str, observation: Observation) {
-        let Some(workload) = self.workloads.get_mut(workload) else { return };
-        workload.rows.push(observation);
-        for fit in &mut workload.fits {
-            if formula::applies(fit.formula, &observation.setting).is_ok() {
-                *fit = fit.again(&described(fit.formula, &workload.rows));
-            }
+    /// Adds an observation of a workload. If that changes the mean time of its configuration by enough, the formulas are fitted
+    /// again from where they are; returns whether they were. Does nothing for a workload that it has no model of.
+    pub fn observe(&mut self, workload: &str, observation: Observation) -> bool {
+        let is_time = observation.step_s > 0.0 && observation.step_s.is_finite();
+        let Some(workload) = self.workloads.get_mut(workload).filter(|_| is_time) else { return false };
+        let has_changed = workload.observe(&observation);
+        self.version += u64::from(has_changed);
+        has_changed
+    }
+
+    /// Whether it has a model of the job of a question, on such devices.
+    pub(crate) fn knows(&self, question: &Question<'_>) -> bool {
+        self.setting(question).is_some()
+    }
+
+    /// What a formula is asked; `None` if the question is about co-runners, other devices, or a workload without a model.
+    fn setting(&self, question: &Question<'_>) -> Option<Setting> {
+        let is_of_type = self.answers_for_all || question.device_type == self.device_type;
+        if !is_of_type || !question.co_runners.is_empty() {
+            return None;
         }
+        let workload = self.workloads.get(question.job.workload)?;
+        let setting = Setting {
+            facts: workload.facts,
+            global_batch: question.job.global_batch?,
+            plan: question.job.plan?,
+            placement: Placement::of(question.placement),
+            cpus: question.cpus,
+            ranks_per_device: 1,
+        };
+        Some(Setting { cpus: question.cpus.or_else(|| workload.cpus(&setting)), ..setting })
     }
 }
 
 impl Workload {
-    /// The geometric mean of the rows of this configuration. A single row has the interval of the residuals of the best formula.
-    fn measured(&self, setting: &Setting) -> Option<Answer> {
-        let rows = || self.rows.iter().filter(|row| row.setting == *setting);
-        let count = rows().count();
-        if count == 0 {
-            return None;
+    fn observe(&mut self, observation: &Observation) -> bool {
+        let setting = observation.setting;
+        let rows = self.rows_of(&setting);
+        let known = self.observed.iter().position(|observed| observed.setting == setting);
+        let index = known.unwrap_or_else(|| {
+            self.observed.push(Observed::new(setting));
+            self.observed.len() - 1
+        });
+        if !self.observed[index].add(observation.step_s, rows) {
+            return false;
         }
-        let log = rows().map(|row| row.step_s.ln()).sum::<f64>() / count as f64;
+        let of_run = self.observed.iter().filter_map(Observed::as_one);
+        let all: Vec<Observation> = self.rows.iter().copied().chain(of_run).collect();
+        for fit in &mut self.fits {
+            if formula::applies(fit.formula, &setting).is_ok() {
+                *fit = fit.again(&described(fit.formula, &all));
+            }
+        }
+        true
+    }
+
+    fn rows_of(&self, setting: &Setting) -> Logarithms {
+        Logarithms::of(self.rows.iter().filter(|row| row.setting == *setting).map(|row| row.step_s))
+    }
+
+    /// The number of cores with which a configuration was measured, or else most of them: that of the first row.
+    fn cpus(&self, setting: &Setting) -> Option<u16> {
+        let is_alike = |row: &&Observation| Setting { cpus: setting.cpus, ..row.setting } == *setting;
+        self.rows.iter().find(is_alike).or(self.rows.first())?.setting.cpus
+    }
+
+    /// The geometric mean of the rows and observations of this configuration. A single row has the interval of the residuals of the best formula.
+    fn measured(&self, setting: &Setting) -> Option<Answer> {
+        let observed = self.observed.iter().find(|observed| observed.setting == *setting);
+        let all = self.rows_of(setting).and(observed.map_or(Logarithms::default(), Observed::used));
+        let log = all.mean()?;
         let (scale, reach) = self.fits.first().map_or((0.0, 0.0), |fit| (fit.scale, fit.reach));
-        let half = reach * scale / (count as f64).sqrt();
+        let half = reach * scale / f64::from(all.count).sqrt();
         let interval_s = ((log - half).exp(), (log + half).exp());
         Some(Answer { step_s: log.exp(), interval_s, basis: Basis::Measured })
     }
@@ -138,19 +202,18 @@ fn described(formula: FormulaName, rows: &[Observation]) -> Vec<Observation> {
 
 impl Throughput for FittedModel {
     fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
-        if question.device_type != self.device_type || !question.co_runners.is_empty() {
-            return None;
-        }
-        let setting = Setting {
-            facts: self.facts(question.job.workload)?,
-            global_batch: question.job.global_batch?,
-            plan: question.job.plan?,
-            placement: Placement::of(question.placement),
-            cpus: question.cpus,
-            ranks_per_device: 1,
-        };
+        let setting = self.setting(question)?;
         let Answer { step_s, interval_s: (lo, hi), .. } = self.answer(question.job.workload, &setting)?;
         Some(Prediction { step_ns: step_s * 1e9, step_ns_ci: Some((lo * 1e9, hi * 1e9)) })
+    }
+
+    fn observe(&mut self, question: &Question<'_>, step_ns: f64) -> bool {
+        let Some(setting) = self.setting(question) else { return false };
+        FittedModel::observe(self, question.job.workload, Observation::new(setting, step_ns / 1e9))
+    }
+
+    fn version(&self) -> Option<u64> {
+        Some(self.version)
     }
 }
 

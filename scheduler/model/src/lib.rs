@@ -10,8 +10,10 @@ pub mod formula;
 pub mod held_out;
 mod host_drift;
 mod in_turns;
+mod known_or_fitted;
 mod least_squares;
 mod observation;
+mod observed;
 mod priors;
 mod setting;
 mod spread;
@@ -27,6 +29,7 @@ pub use fit::{Fit, FitError, Options, fit};
 pub use fitted::{Answer, Basis, FittedModel, OtherParameters, fit_workload, observation};
 pub use host_drift::HostDrift;
 pub use in_turns::InTurns;
+pub use known_or_fitted::KnownOrFitted;
 pub use observation::Observation;
 pub use priors::{Parts, Prior};
 pub use setting::{Placement, Setting};
@@ -47,6 +50,17 @@ pub trait Throughput: Sync {
     /// Whether any prediction depends on neighbours. If not, a question may leave them out.
     fn minds_neighbours(&self) -> bool {
         false
+    }
+
+    /// Learns the measured step time of a job alone. Returns whether the predictions for its workload have changed. A model that
+    /// does not learn changes nothing.
+    fn observe(&mut self, _question: &Question<'_>, _step_ns: f64) -> bool {
+        false
+    }
+
+    /// The number of times that the model has changed; `None` if it does not learn.
+    fn version(&self) -> Option<u64> {
+        None
     }
 }
 
@@ -97,6 +111,32 @@ impl<T: Throughput + ?Sized> Throughput for &T {
 
     fn minds_neighbours(&self) -> bool {
         (**self).minds_neighbours()
+    }
+
+    fn version(&self) -> Option<u64> {
+        (**self).version()
+    }
+}
+
+impl<T: Throughput + ?Sized> Throughput for Box<T> {
+    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+        (**self).predict(question)
+    }
+
+    fn warnings(&self, question: &Question<'_>) -> Warnings {
+        (**self).warnings(question)
+    }
+
+    fn minds_neighbours(&self) -> bool {
+        (**self).minds_neighbours()
+    }
+
+    fn observe(&mut self, question: &Question<'_>, step_ns: f64) -> bool {
+        (**self).observe(question, step_ns)
+    }
+
+    fn version(&self) -> Option<u64> {
+        (**self).version()
     }
 }
 

@@ -32,4 +32,12 @@ impl Throughput for Spread {
     fn minds_neighbours(&self) -> bool {
         self.model.minds_neighbours()
     }
+
+    fn observe(&mut self, question: &Question<'_>, step_ns: f64) -> bool {
+        self.model.observe(question, step_ns)
+    }
+
+    fn version(&self) -> Option<u64> {
+        self.model.version()
+    }
 }

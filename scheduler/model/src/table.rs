@@ -218,11 +218,16 @@ impl Table {
     }
 }
 
-impl Throughput for Table {
-    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+impl Table {
+    /// The prediction, with the time alone of another model where the table has none.
+    pub(crate) fn predict_or(
+        &self,
+        question: &Question<'_>,
+        alone: impl FnOnce() -> Option<Prediction>,
+    ) -> Option<Prediction> {
         let Question { co_runners, sharing, .. } = question;
-        let in_trace = || Some(((question.trace_time()?, None), None));
-        let (mut step_ns, threads) = self.alone(question).or_else(in_trace)?;
+        let otherwise = || alone().map(|found| ((found.step_ns, found.step_ns_ci), None));
+        let (mut step_ns, threads) = self.alone(question).or_else(otherwise)?;
         if !co_runners.is_empty() {
             let is_company = |company: &Company| are_beside(company, co_runners, sharing);
             let (factor, interval) = self.slowdown(question, threads, is_company)?;
@@ -246,6 +251,12 @@ impl Throughput for Table {
         }
         let (step_ns, step_ns_ci) = step_ns;
         Some(Prediction { step_ns, step_ns_ci })
+    }
+}
+
+impl Throughput for Table {
+    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+        self.predict_or(question, || question.trace_time())
     }
 
     /// Those of the rows of the job alone, and of the job beside its co-runners, that make their numbers doubtful.

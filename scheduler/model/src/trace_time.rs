@@ -2,7 +2,7 @@
 
 use schema::plan::Plan;
 
-use crate::Question;
+use crate::{Prediction, Question};
 
 /// The time of a step alone in the trace of a job. It holds for what the job asks for, and for nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,13 +17,13 @@ pub struct TraceTime<'a> {
 }
 
 impl Question<'_> {
-    /// The step time alone in the trace, in nanoseconds, if it holds for the plan and the devices of the question.
-    pub fn trace_time(&self) -> Option<f64> {
+    /// The step time alone in the trace, if it holds for the plan and the devices of the question.
+    pub(crate) fn trace_time(&self) -> Option<Prediction> {
         let TraceTime { step_ns, plan, devices, nodes, device_type } = self.job.trace_time?;
         let holds = self.job.plan == plan
             && self.placement.iter().sum::<u32>() == devices
             && self.placement.len() <= nodes as usize
             && device_type.is_none_or(|named| named == self.device_type);
-        holds.then_some(step_ns as f64)
+        holds.then_some(Prediction { step_ns: step_ns as f64, step_ns_ci: None })
     }
 }

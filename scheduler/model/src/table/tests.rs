@@ -214,6 +214,33 @@ fn co_runners_are_known_in_whatever_order_and_slow_down_what_the_job_takes_alone
 }
 
 /// A job with batches of 8, alone in runs that began at these times.
+/// The table knows `b` alone and not under another plan.
+#[test]
+fn another_model_gives_the_time_alone_where_there_is_no_row_and_the_table_the_slowdown() {
+    let (a, b) = (subject("a", "dp1"), subject("b", "dp1"));
+    let otherwise = || Some(Prediction { step_ns: 1000.0, step_ns_ci: Some((900.0, 1100.0)) });
+    let of = |question: &Question<'_>| table().predict_or(question, otherwise).map(|found| found.step_ns);
+    let unknown = subject("b", "ga2");
+    assert_eq!(
+        of(&alone_on(b, &[1], "CPU")),
+        table().predict(&alone_on(b, &[1], "CPU")).map(|found| found.step_ns)
+    );
+    assert_eq!(of(&alone_on(unknown, &[1], "CPU")), Some(1000.0));
+    let beside = Question { co_runners: &[a, b], ..alone_on(unknown, &[1], "CPU") };
+    assert_eq!(of(&beside), None, "no row is of it in company");
+    // Without the row of `a` alone, its slowdown of 3 beside both is still known.
+    let mut table = table();
+    table.alone.clear();
+    let beside = Question { co_runners: &[a, b], ..alone_on(a, &[1], "CPU") };
+    assert_eq!(table.predict(&beside), None);
+    let found = table.predict_or(&beside, otherwise).expect("the slowdown is known");
+    assert!((found.step_ns - 3000.0).abs() < 1e-6, "{found:?}");
+    // The uncertainty of the time alone is no part of that of the slowdown.
+    assert!(
+        found.step_ns_ci.is_some_and(|(lo, hi)| (lo - 2900.0).abs() < 1e-6 && (hi - 3100.0).abs() < 1e-6)
+    );
+}
+
 fn runs_at(runs: &[(&str, f64)]) -> Prediction {
     let table = table_of(runs.iter().map(|(started_utc, batches_per_s)| (*started_utc, "a", *batches_per_s)));
     table.predict(&alone_on(subject("a", "dp1"), &[1], "CPU")).unwrap()

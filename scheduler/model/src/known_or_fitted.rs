@@ -1,0 +1,40 @@
+//! A table of what was measured, and fitted models for what was not.
+
+use schema::rows::Warnings;
+
+use crate::{FittedModel, Prediction, Question, Table, Throughput};
+
+/// The time of a job alone is that of the rows of a table. Without a row it is that of the first fitted model that has an answer,
+/// and then that of the trace. Slowdowns by other jobs come from the table alone.
+#[derive(Clone, Debug, Default)]
+pub struct KnownOrFitted {
+    pub table: Table,
+    pub fitted: Vec<FittedModel>,
+}
+
+impl Throughput for KnownOrFitted {
+    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+        let alone = Question { co_runners: &[], neighbours: &[], ..*question };
+        let fitted = || self.fitted.iter().find_map(|model| model.predict(&alone));
+        self.table.predict_or(question, || fitted().or_else(|| question.trace_time()))
+    }
+
+    fn warnings(&self, question: &Question<'_>) -> Warnings {
+        self.table.warnings(question)
+    }
+
+    fn minds_neighbours(&self) -> bool {
+        self.table.minds_neighbours()
+    }
+
+    fn observe(&mut self, question: &Question<'_>, step_ns: f64) -> bool {
+        let knows = |model: &&mut FittedModel| model.knows(question);
+        let model = self.fitted.iter_mut().find(knows);
+        model.is_some_and(|model| Throughput::observe(model, question, step_ns))
+    }
+
+    fn version(&self) -> Option<u64> {
+        let versions = || self.fitted.iter().filter_map(Throughput::version);
+        versions().next().map(|_| versions().sum())
+    }
+}
