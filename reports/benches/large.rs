@@ -118,6 +118,10 @@ fn jobs(folder: &Path) -> PathBuf {
         tables: 0,
         history: false,
         model: None,
+        fitted: Vec::new(),
+        fitted_model: Vec::new(),
+        any_device: false,
+        refit: false,
         belief_error: None,
         spread_slowdown: None,
         switch_cost_s: Some(0.0),
@@ -193,6 +197,7 @@ impl Journal {
         let turn = Turn {
             turn: self.turn,
             at_ns: Nanos(now),
+            model_version: None,
             events,
             actions,
             refused: Vec::new(),

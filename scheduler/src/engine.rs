@@ -5,6 +5,7 @@ mod admission;
 mod check;
 mod events;
 mod idle;
+mod learning;
 mod outcomes;
 mod packing;
 mod shares;
@@ -25,6 +26,7 @@ use schema::{
 
 use self::{
     idle::IdleWakes,
+    learning::Learning,
     packing::Packing,
     shares::Shares,
     transitions::{kept, paused},
@@ -52,6 +54,8 @@ pub struct Settings {
     pub retries: u32,
     /// Whether a start is refused if the jobs on a node leave too few of its CPUs. Earlier versions did not count them.
     pub counts_cpus: bool,
+    /// Whether the model of the policy learns the step times of jobs.
+    pub refits: bool,
 }
 
 impl Default for Settings {
@@ -62,6 +66,7 @@ impl Default for Settings {
             jobs_per_device: 2,
             retries: 2,
             counts_cpus: true,
+            refits: false,
         }
     }
 }
@@ -81,7 +86,9 @@ pub struct Engine<'a> {
     topology: &'a Topology,
     asked: &'a [JobRequest],
     /// The model that the policy may query.
-    model: &'a dyn Throughput,
+    model: Box<dyn Throughput + 'a>,
+    /// `None` if the model learns nothing from the run.
+    learning: Option<Learning>,
     known: Known<'a>,
     settings: Settings,
     jobs: Vec<Job>,
@@ -151,9 +158,10 @@ impl<'a> Engine<'a> {
     pub fn new(
         topology: &'a Topology,
         asked: &'a [JobRequest],
-        model: &'a dyn Throughput,
+        model: impl Throughput + 'a,
         settings: Settings,
     ) -> Engine<'a> {
+        let learns = settings.refits && model.version().is_some();
         let occupancy = if settings.counts_cpus {
             Occupancy::new(topology)
         } else {
@@ -162,7 +170,8 @@ impl<'a> Engine<'a> {
         let mut engine = Engine {
             topology,
             asked,
-            model,
+            model: Box::new(model),
+            learning: learns.then(|| Learning::new(asked.len(), topology.devices())),
             known: Known::default(),
             settings,
             jobs: asked.iter().map(|asked| Job::new(asked.arrival)).collect(),
@@ -232,7 +241,7 @@ impl<'a> Engine<'a> {
             jobs: &self.jobs,
             occupancy: &self.occupancy,
             changes: &self.changes,
-            model: self.model,
+            model: &*self.model,
             known: self.known,
         }
     }
@@ -309,6 +318,7 @@ impl<'a> Engine<'a> {
         Ok(Turn {
             turn: self.turns - 1,
             at_ns: self.now,
+            model_version: self.model.version(),
             events,
             actions: applied,
             refused,

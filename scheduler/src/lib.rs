@@ -24,6 +24,7 @@ pub mod recorded;
 pub mod replay;
 pub mod reported;
 pub mod sim;
+pub mod sources;
 pub mod testbed;
 pub mod topology;
 pub mod trace_generator;

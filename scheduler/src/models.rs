@@ -1,126 +1,130 @@
 //! The models of a run: the truth of its simulation, and what its policy believes.
 
-use std::{convert::Infallible, path::PathBuf, str::FromStr};
+use std::path::{Path, PathBuf};
 
-use model::{BeliefError, HostDrift, InTurns, Prediction, Question, Spread, Throughput};
+use anyhow::{Context as _, bail};
+use model::{
+    BeliefError, FittedModel, HostDrift, InTurns, KnownOrFitted, Prediction, Question, Spread, Throughput,
+};
 use schema::{
-    manifest::{Manifest, Scheduling, SizeOfError},
+    fitted::ModelFile,
+    manifest::{Manifest, SizeOfError},
     rows::Warnings,
 };
 
-use crate::inputs;
-
-/// Where step times come from, as typed. Every source is followed by the times of the trace, which hold for what a job asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// `tables`: those of `--table`.
-    Tables,
-    /// `trace`: the times of the trace alone.
-    Trace,
-    /// Directories of runs of `profile`, separated by commas.
-    Runs(Vec<PathBuf>),
-}
-
-impl FromStr for Source {
-    type Err = Infallible;
-
-    fn from_str(text: &str) -> Result<Source, Infallible> {
-        Ok(match text {
-            "tables" => Source::Tables,
-            "trace" => Source::Trace,
-            runs => Source::Runs(runs.split(',').map(PathBuf::from).collect()),
-        })
-    }
-}
-
-/// The tables of a run, in the order in which it keeps them: those of `--table`, and then those that only a source names.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tables {
-    pub paths: Vec<PathBuf>,
-    named: u32,
-}
-
-impl Tables {
-    pub fn new(named: &[PathBuf]) -> Tables {
-        Tables { paths: named.to_vec(), named: named.len() as u32 }
-    }
-
-    /// The numbers of the tables of a source. Adds those that are new.
-    pub fn of(&mut self, source: &Source) -> Vec<u32> {
-        match source {
-            Source::Tables => (0..self.named).collect(),
-            Source::Trace => Vec::new(),
-            Source::Runs(runs) => runs.iter().map(|run| self.number(run)).collect(),
-        }
-    }
-
-    fn number(&mut self, run: &PathBuf) -> u32 {
-        let known = self.paths.iter().position(|known| known == run);
-        known.unwrap_or_else(|| {
-            self.paths.push(run.clone());
-            self.paths.len() - 1
-        }) as u32
-    }
-}
+use crate::{inputs, topology::Topology};
 
 /// What a policy believes and what a simulated cluster does.
 pub struct Models {
-    pub belief: Box<dyn Throughput>,
+    belief: Layers,
     /// The truth of a simulation. That of a run on devices is the machine, and its prediction takes the belief without its error.
     pub truth: Box<dyn Throughput>,
     /// The drift of the machine that the truth was measured on.
     pub drift: HostDrift,
 }
 
+/// The tables and fitted models of a run.
+#[derive(Clone, Copy)]
+pub struct ModelFiles<'a> {
+    pub tables: &'a [PathBuf],
+    pub fitted: &'a [PathBuf],
+}
+
 impl Models {
-    /// Builds the models that a manifest names from the tables of the run.
+    /// Builds the models that a manifest names from the files of the run.
     ///
     /// # Errors
-    /// Fails if a table is no run of `profile`, or cannot be read.
-    pub fn new(manifest: &Manifest, tables: &[PathBuf]) -> anyhow::Result<Models> {
-        let Some(of) = &manifest.scheduling else {
-            let table = || inputs::table(tables);
-            let (belief, truth) = (table()?, table()?);
-            let drift = truth.host_drift();
-            return Ok(Models { belief: Box::new(belief), truth: Box::new(truth), drift });
+    /// Fails if a table is no run of `profile`, if a file cannot be read, and if a fitted model is of a type of device that the
+    /// cluster does not have, and the manifest does not say that it answers for all types.
+    pub fn new(manifest: &Manifest, topology: &Topology, files: ModelFiles<'_>) -> anyhow::Result<Models> {
+        let of = manifest.scheduling.as_ref();
+        let simulated = of.and_then(|of| of.simulated.as_ref());
+        let any_device = of.is_some_and(|of| of.any_device);
+        let fitted = files
+            .fitted
+            .iter()
+            .map(|path| fitted(path, topology, any_device))
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        let known = |tables: &Option<Vec<u32>>, numbers: &[u32]| -> anyhow::Result<KnownOrFitted> {
+            let named: Option<Vec<PathBuf>> = tables.as_ref().map(|numbers| among(files.tables, numbers));
+            let table = inputs::table(named.as_deref().unwrap_or(files.tables))?;
+            Ok(KnownOrFitted { table, fitted: among(&fitted, numbers) })
         };
-        let truth = of.simulated.as_ref().map_or(&of.model, |simulated| &simulated.truth);
-        let (belief, _) = exact(manifest, of, &of.model, tables)?;
-        let (truth, drift) = exact(manifest, of, truth, tables)?;
+        let belief = known(of.map_or(&None, |of| &of.model), of.map_or(&[][..], |of| &of.fitted_model))?;
+        let truth = match simulated {
+            Some(simulated) => known(&simulated.truth, &simulated.fitted_truth)?,
+            None => belief.clone(),
+        };
+        let threads = of.and(manifest.settings.threads);
+        let layers = |known| Layers {
+            known,
+            threads: threads.map(|threads| u16::try_from(threads).unwrap_or(u16::MAX)),
+            spread_slowdown: of.and_then(|of| of.spread_slowdown),
+            error: None,
+        };
+        let error = of.and_then(|of| of.belief_error).map(|size| (size, manifest.seed));
         Ok(Models {
-            belief: match of.belief_error {
-                Some(SizeOfError { sigma, bias }) => {
-                    Box::new(BeliefError { model: belief, sigma, bias, seed: manifest.seed })
-                }
-                None => belief,
-            },
-            truth,
-            drift,
+            belief: Layers { error, ..layers(belief) },
+            drift: truth.table.host_drift(),
+            truth: layers(truth).build(),
         })
+    }
+
+    /// What the policy believes at the start of a run. Each engine has its own, because it may learn.
+    pub fn belief(&self) -> Box<dyn Throughput> {
+        self.belief.clone().build()
     }
 }
 
-/// A model without error and the drift of its machine, from the tables of these numbers; from all tables if there are no numbers.
-fn exact(
-    manifest: &Manifest,
-    of: &Scheduling,
-    numbers: &Option<Vec<u32>>,
-    tables: &[PathBuf],
-) -> anyhow::Result<(Box<dyn Throughput>, HostDrift)> {
-    let among = |number: &u32| tables.get(*number as usize).cloned();
-    let named: Option<Vec<PathBuf>> =
-        numbers.as_ref().map(|numbers| numbers.iter().filter_map(among).collect());
-    let table = inputs::table(named.as_deref().unwrap_or(tables))?;
-    let drift = table.host_drift();
-    let mut model: Box<dyn Throughput> = Box::new(table);
-    if let Some(threads) = manifest.settings.threads {
-        model = Box::new(WithThreads { model, threads: u16::try_from(threads).unwrap_or(u16::MAX) });
+fn among<T: Clone>(all: &[T], numbers: &[u32]) -> Vec<T> {
+    numbers.iter().filter_map(|number| all.get(*number as usize).cloned()).collect()
+}
+
+fn fitted(path: &Path, topology: &Topology, any_device: bool) -> anyhow::Result<FittedModel> {
+    let model = FittedModel::new(&ModelFile::read(path)?).with_context(|| path.display().to_string())?;
+    let mut types: Vec<&str> = topology.nodes().iter().map(|node| &*node.device_type).collect();
+    types.dedup();
+    if any_device {
+        return Ok(model.for_all_devices());
     }
-    model = Box::new(InTurns { model });
-    if let Some(slowdown) = of.spread_slowdown {
-        model = Box::new(Spread { model, slowdown });
+    if !types.contains(&model.device_type()) {
+        bail!(
+            "{}: was fitted to devices of type '{}', and those of the cluster are of type '{}'; fit a model to rows of these, or add \
+             --any-device to take it for them",
+            path.display(),
+            model.device_type(),
+            types.join("', '")
+        );
     }
-    Ok((model, drift))
+    Ok(model)
+}
+
+/// What a model is made of, the innermost first.
+#[derive(Clone)]
+struct Layers {
+    known: KnownOrFitted,
+    /// Number of threads of launches, unless the policy chose another.
+    threads: Option<u16>,
+    spread_slowdown: Option<f64>,
+    /// The size of the errors, and their seed.
+    error: Option<(SizeOfError, u64)>,
+}
+
+impl Layers {
+    fn build(self) -> Box<dyn Throughput> {
+        let mut model: Box<dyn Throughput> = Box::new(self.known);
+        if let Some(threads) = self.threads {
+            model = Box::new(WithThreads { model, threads });
+        }
+        model = Box::new(InTurns { model });
+        if let Some(slowdown) = self.spread_slowdown {
+            model = Box::new(Spread { model, slowdown });
+        }
+        if let Some((SizeOfError { sigma, bias }, seed)) = self.error {
+            model = Box::new(BeliefError { model, sigma, bias, seed });
+        }
+        model
+    }
 }
 
 /// A model of launches that have this number of threads unless the policy chose another.
@@ -129,30 +133,31 @@ struct WithThreads {
     threads: u16,
 }
 
+impl WithThreads {
+    fn asked<'a>(&self, question: &Question<'a>) -> Question<'a> {
+        Question { cpus: question.cpus.or(Some(self.threads)), ..*question }
+    }
+}
+
 impl Throughput for WithThreads {
     fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
-        self.model.predict(&Question { cpus: question.cpus.or(Some(self.threads)), ..*question })
+        self.model.predict(&self.asked(question))
     }
 
     fn warnings(&self, question: &Question<'_>) -> Warnings {
-        self.model.warnings(&Question { cpus: question.cpus.or(Some(self.threads)), ..*question })
+        self.model.warnings(&self.asked(question))
     }
 
     fn minds_neighbours(&self) -> bool {
         self.model.minds_neighbours()
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    fn observe(&mut self, question: &Question<'_>, step_ns: f64) -> bool {
+        let asked = self.asked(question);
+        self.model.observe(&asked, step_ns)
+    }
 
-    #[test]
-    fn a_table_is_kept_once_and_each_source_names_its_own() {
-        let source = |text: &str| text.parse::<Source>().unwrap();
-        let mut tables = Tables::new(&["a".into(), "b".into()]);
-        let found = ["tables", "trace", "b,c", "c"].map(|text| tables.of(&source(text)));
-        assert_eq!(found, [vec![0, 1], vec![], vec![1, 2], vec![2]]);
-        assert_eq!(tables.paths, ["a", "b", "c"].map(PathBuf::from));
+    fn version(&self) -> Option<u64> {
+        self.model.version()
     }
 }

@@ -11,11 +11,7 @@ mod machine_speed;
 mod predict;
 mod run_inputs;
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, fs, path::Path};
 
 use anyhow::{Context as _, ensure};
 use colocate::sharing::backend;
@@ -284,13 +280,8 @@ fn with_predictions(predicted: &BTreeMap<JobId, Option<u64>>, mut outcomes: Vec<
 ///
 /// # Errors
 /// Fails if a file cannot be copied.
-pub fn keep_inputs(
-    run: &RunDir,
-    trace: &Path,
-    tables: &[PathBuf],
-    history: Option<&Path>,
-    machine: Option<&Path>,
-) -> anyhow::Result<()> {
+pub fn keep_inputs(run: &RunDir, files: &InputFiles<'_>) -> anyhow::Result<()> {
+    let InputFiles { trace, models, history, machine, .. } = *files;
     let copy = |from: &Path, to: &Path| {
         fs::copy(from, to)
             .map(drop)
@@ -301,7 +292,10 @@ pub fn keep_inputs(
     copy(trace, &run.arrivals_path())?;
     history.map_or(Ok(()), |history| copy(history, &run.history_path()))?;
     machine.map_or(Ok(()), |machine| copy(machine, &run.calibration_path()))?;
-    for (path, number) in tables.iter().zip(0..) {
+    for (path, number) in models.fitted.iter().zip(0..) {
+        copy(path, &run.fitted_path(number))?;
+    }
+    for (path, number) in models.tables.iter().zip(0..) {
         let (from, to) = (RunDir::open(path)?, run.table(number));
         fs::create_dir_all(to.path()).with_context(|| to.path().display().to_string())?;
         copy(&from.manifest_path(), &to.manifest_path())?;

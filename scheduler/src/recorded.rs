@@ -283,6 +283,7 @@ mod tests {
         let turn = |(at, events, actions)| Turn {
             turn: 0,
             at_ns: Nanos(at),
+            model_version: None,
             events,
             actions,
             refused: vec![],

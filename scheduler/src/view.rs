@@ -105,6 +105,8 @@ pub enum Change {
     Settled(JobId),
     /// A job reported its steps.
     Progressed(JobId),
+    /// The model predicts other step times of a job than before, because it has learned.
+    Believed(JobId),
     /// A job has ended and will not run again.
     Ended(JobId),
     /// A device was lost.
@@ -128,6 +130,7 @@ impl Change {
             | Change::Placed(job)
             | Change::Settled(job)
             | Change::Progressed(job)
+            | Change::Believed(job)
             | Change::Ended(job)
             | Change::TooLarge { job, .. }
             | Change::Refused(job) => Some(job),

@@ -148,6 +148,7 @@ pub(crate) fn turns(of: Vec<(u64, Vec<Happened>, Vec<Action>)>) -> Vec<Turn> {
     let turn = |(number, (at, events, actions))| Turn {
         turn: number,
         at_ns: Nanos(at),
+        model_version: None,
         events,
         actions,
         refused: vec![],

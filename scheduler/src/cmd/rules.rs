@@ -11,8 +11,8 @@ use schema::{
 
 use super::above_zero;
 use crate::{
-    models::{Source, Tables},
     sim::Named,
+    sources::{Source, Sources},
 };
 
 /// The measurements of jobs and switches, and the settings for all jobs.
@@ -23,12 +23,23 @@ pub(super) struct Rules {
     /// jobs together is that over all measurements.
     #[arg(long, value_name = "RUN")]
     pub(super) table: Vec<PathBuf>,
-    /// What the policy believes of step times: `tables`, which is the default, `trace`, or runs of `profile`.
+    /// What the policy believes of step times: `tables`, which is the default, `trace`, runs of `profile`, or fitted models.
     ///
-    /// tables: those of --table. trace: the step times of the trace alone. Otherwise directories of runs of `profile`, separated
-    /// by commas. A job that is in no table has the step time of the trace, if that has one for the plan and the devices.
-    #[arg(long, value_name = "SOURCE")]
+    /// tables: those of --table. trace: the step times of the trace alone. Otherwise directories of runs of `profile` and models of
+    /// `sched fit` (MODEL.json), separated by commas. Where the tables have no row of a job alone, the first fitted model that has an
+    /// answer gives its time, and then the trace, for the plan and the devices that it asks for. Slowdowns of jobs together come from
+    /// tables. Fitted models alone follow the tables of --table; `trace,MODEL.json` leaves those out.
+    #[arg(long, value_name = "SOURCE,..")]
     model: Option<Source>,
+    /// Let the policy learn from the steps of jobs: the fitted models that it believes are fitted again during the run.
+    ///
+    /// A job that reports 20 steps or more while it has its devices for itself is an observation. The journal has the version of the
+    /// model at each turn.
+    #[arg(long)]
+    pub(super) refit: bool,
+    /// Take fitted models for the devices of the cluster, though they were fitted to devices of another type.
+    #[arg(long)]
+    any_device: bool,
     /// Random errors of what the policy believes, as SIGMA[:BIAS]: each prediction is multiplied by a log-normal factor.
     ///
     /// The factor is drawn once for each job, plan, number and type of devices, and has this standard deviation and this mean on
@@ -87,37 +98,45 @@ pub(super) struct Rules {
 }
 
 impl Rules {
-    /// The tables of --table and of --model.
-    pub(super) fn tables(&self) -> Tables {
-        let mut tables = Tables::new(&self.table);
-        self.model.iter().for_each(|source| drop(tables.of(source)));
-        tables
+    /// The tables of --table, and what --model names.
+    pub(super) fn sources(&self) -> Sources {
+        let mut sources = Sources::new(&self.table);
+        self.model.iter().for_each(|source| drop(sources.of(source)));
+        sources
     }
 
     /// The settings in the manifest of a run on devices. `progress_every` is the interval between reports of progress.
     ///
     /// # Errors
-    /// Fails if options contradict each other.
+    /// Fails if options contradict each other, and if a fitted model cannot be read.
     pub(super) fn scheduling(
         &self,
         policy: &str,
         progress_every: Option<Duration>,
-        tables: &mut Tables,
+        sources: &mut Sources,
     ) -> anyhow::Result<Scheduling> {
         let is_alone = self.sharing == Sharing::Alone;
         ensure!(
             !is_alone || self.jobs_per_device.is_none_or(|most| most == 1),
             "under --sharing alone, a device has one job; leave out --jobs-per-device, or share by time-slice or step-gate"
         );
-        let model = tables.of(self.model.as_ref().unwrap_or(&Source::Tables));
+        let model = sources.of(&self.model.clone().unwrap_or_default());
+        ensure!(
+            !self.refit || !model.fitted.is_empty(),
+            "--refit fits a model again, and the policy believes none; add --model MODEL.json, which `sched fit` makes"
+        );
         let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
         let mut scheduling = Scheduling {
             policy: policy.into(),
             placement: self.placement,
             sharing: self.sharing.clone(),
-            tables: tables.paths.len() as u32,
+            tables: sources.tables.len() as u32,
             history: self.history.is_some(),
-            model: Some(model),
+            model: Some(model.tables),
+            fitted: sources.fitted_files()?,
+            fitted_model: model.fitted,
+            any_device: self.any_device,
+            refit: self.refit,
             belief_error: self.belief_error,
             spread_slowdown: self.spread_slowdown,
             switch_cost_s: None,

@@ -39,6 +39,7 @@ use crate::{
     inputs::{self, Purpose},
     job::{JobRequest, Payload},
     legal_plans::LegalPlans,
+    models::ModelFiles,
     online::{self, InputFiles, RunInputs},
     policy,
     testbed::process::HostCores,
@@ -120,11 +121,15 @@ fn begin(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<RunDir> {
     run::check_data(args.run.data.as_deref())?;
     let (manifest, footprints) = manifest(trace, policy, args)?;
     online::probe(&manifest)?;
-    let tables = args.rules.tables();
-    let (history, machine) = (args.rules.history.as_deref(), args.rules.machine.as_deref());
-    let measured = footprints.measured.clone();
-    let files = InputFiles { trace, tables: &tables.paths, history, machine, footprints: measured };
-    let inputs = RunInputs::new(manifest, files)?;
+    let sources = args.rules.sources();
+    let files = InputFiles {
+        trace,
+        models: ModelFiles { tables: &sources.tables, fitted: &sources.fitted },
+        history: args.rules.history.as_deref(),
+        machine: args.rules.machine.as_deref(),
+        footprints: footprints.measured.clone(),
+    };
+    let inputs = RunInputs::new(manifest, files.clone())?;
     some_jobs(&inputs, trace)?;
     inputs.check_turns()?;
     inputs.doubts().into_iter().chain(inputs.unsteady_tables()).for_each(output::note);
@@ -135,7 +140,7 @@ fn begin(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<RunDir> {
     // From here on a signal does not end the program at once, so that no file of the run is cut off.
     let _interrupt = Interrupt::listen().context("cannot install the signal handlers")?;
     let run = RunDir::create(&path)?;
-    online::keep_inputs(&run, trace, &tables.paths, history, machine)?;
+    online::keep_inputs(&run, &files)?;
     match &predicted {
         Some(predicted) => {
             predicted.write(&run)?;
@@ -180,7 +185,7 @@ fn manifest(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<(Manifest
             estimates.judge(workload, batch, plan, devices, Effort::WhereTight)
         }));
     }
-    let scheduling = args.rules.scheduling(policy, Some(args.progress_every), &mut args.rules.tables())?;
+    let scheduling = args.rules.scheduling(policy, Some(args.progress_every), &mut args.rules.sources())?;
     let host_cores = pool.iter().any(|device| matches!(device, Device::Cuda(_)));
     let host_cores = host_cores.then(|| HostCores::beside(&pool)).transpose()?.map(|host| host.count());
     manifest.scheduling = Some(Scheduling { host_cores, ..scheduling });

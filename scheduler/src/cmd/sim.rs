@@ -5,11 +5,12 @@ mod policies;
 mod progress;
 
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use clap::ArgGroup;
 use cli::table;
 use jobs::{
@@ -22,6 +23,7 @@ use rig::{Exit, output, sampler::SamplerCost};
 use schema::{
     catalog::Catalog,
     device::Device,
+    fitted::ModelFile,
     manifest::{Manifest, Scheduling, Settings, Simulated},
     rows::{self, DrawnTotals, Outcome, Totals},
     run_dir::RunDir,
@@ -34,9 +36,10 @@ use crate::{
     cluster::ClusterError,
     inputs,
     journal::{Decisions, FirstRefusal, Journal, Unrecorded},
-    models::{Source, Tables},
+    models::ModelFiles,
     online::{self, Draws, InputFiles, RunInputs},
     sim::{self, Sim},
+    sources::{Source, Sources},
 };
 
 /// Simulate a trace under one policy or several.
@@ -83,8 +86,9 @@ pub(super) struct Args {
     device: Vec<Device>,
     #[command(flatten)]
     rules: Rules,
-    /// The step times of the simulated cluster: `tables`, which is the default, `trace`, or runs of `profile`, as for --model.
-    #[arg(long, value_name = "SOURCE")]
+    /// The step times of the simulated cluster: `tables`, which is the default, `trace`, runs of `profile`, or fitted models, as for
+    /// --model.
+    #[arg(long, value_name = "SOURCE,..")]
     truth: Option<Source>,
     /// A file of further workloads.
     #[arg(long, value_name = "FILE")]
@@ -117,13 +121,16 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let names = policies::named(&args.policy)?;
-    let mut tables = args.tables();
-    let manifest = manifest(args, &names[0], &mut tables)?;
-    let machine = args.rules.machine.as_deref();
-    let history = args.rules.history.as_deref();
-    let (trace, tables) = (&*args.trace, &*tables.paths);
-    let files = InputFiles { trace, tables, history, machine, footprints: Vec::new() };
-    let mut inputs = RunInputs::new(manifest, files)?;
+    let mut sources = args.sources();
+    let manifest = manifest(args, &names[0], &mut sources)?;
+    let files = InputFiles {
+        trace: &args.trace,
+        models: ModelFiles { tables: &sources.tables, fitted: &sources.fitted },
+        history: args.rules.history.as_deref(),
+        machine: args.rules.machine.as_deref(),
+        footprints: Vec::new(),
+    };
+    let mut inputs = RunInputs::new(manifest, files.clone())?;
     some_jobs(&inputs, &args.trace)?;
     inputs.check_times()?;
     let unknown = || format!("the costs of switches are not known; {}", inputs.calibrate_first());
@@ -143,7 +150,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             _ => out.join(policies::folder(name)),
         });
         let (outcomes, drawn, is_whole) =
-            simulate(args, &inputs, out.as_deref()).with_context(|| format!("policy {name}"))?;
+            simulate(args, &inputs, &files, out.as_deref()).with_context(|| format!("policy {name}"))?;
         if !is_whole || outcomes.iter().any(|row| !row.status.is_as_meant()) {
             exit = Exit::SomeFailed;
         }
@@ -158,15 +165,19 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
 }
 
 impl Args {
-    /// All tables that the run keeps.
-    fn tables(&self) -> Tables {
-        let mut tables = self.rules.tables();
-        self.truth.iter().for_each(|source| drop(tables.of(source)));
-        tables
+    /// All tables and fitted models that the run keeps.
+    fn sources(&self) -> Sources {
+        let mut sources = self.rules.sources();
+        self.truth.iter().for_each(|source| drop(sources.of(source)));
+        sources
     }
 }
 
-fn manifest(args: &Args, policy: &str, tables: &mut Tables) -> anyhow::Result<Manifest> {
+fn manifest(args: &Args, policy: &str, sources: &mut Sources) -> anyhow::Result<Manifest> {
+    ensure!(
+        !args.rules.refit || args.progress_every.is_some(),
+        "--refit learns from reports of progress, and there are none; add --progress-every, such as --progress-every 10s"
+    );
     let catalog = Catalog::open(&args.catalog)?;
     let pool = match args.device.is_empty() {
         true => Vec::new(),
@@ -176,6 +187,7 @@ fn manifest(args: &Args, policy: &str, tables: &mut Tables) -> anyhow::Result<Ma
     let request = RunRequest { cells: Vec::new(), groups: Vec::new(), settings, seed: args.seed };
     let mut manifest = manifest::make_for("sched", &pool, &catalog, request)?;
     online::by_type(&mut manifest.devices);
+    let truth = sources.of(&args.truth.clone().unwrap_or_default());
     let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
     manifest.scheduling = Some(Scheduling {
         simulated: Some(Simulated {
@@ -183,18 +195,30 @@ fn manifest(args: &Args, policy: &str, tables: &mut Tables) -> anyhow::Result<Ma
             device_up_s: seconds(args.device_mtbf),
             device_down_s: seconds(args.device_repair_time),
             launch_up_s: seconds(args.job_mtbf),
-            truth: Some(tables.of(args.truth.as_ref().unwrap_or(&Source::Tables))),
-            nodes: nodes::typed(&args.cluster, &inputs::table(&tables.paths)?)?,
+            truth: Some(truth.tables),
+            fitted_truth: truth.fitted,
+            nodes: nodes::typed(&args.cluster, &device_types(sources)?)?,
         }),
-        ..args.rules.scheduling(policy, args.progress_every, tables)?
+        ..args.rules.scheduling(policy, args.progress_every, sources)?
     });
     Ok(manifest)
+}
+
+/// The types of the devices in all tables and fitted models.
+fn device_types(sources: &Sources) -> anyhow::Result<BTreeSet<String>> {
+    let table = inputs::table(&sources.tables)?;
+    let mut types: BTreeSet<String> = table.device_types().map(str::to_owned).collect();
+    for path in &sources.fitted {
+        types.insert(ModelFile::read(path)?.device_type);
+    }
+    Ok(types)
 }
 
 /// Simulates the policy of the manifest. Returns the outcomes, the totals over draws, and whether all jobs have ended.
 fn simulate(
     args: &Args,
     inputs: &RunInputs,
+    files: &InputFiles<'_>,
     out: Option<&Path>,
 ) -> anyhow::Result<(Vec<Outcome>, Option<DrawnTotals>, bool)> {
     let observed = Observed::from_now();
@@ -202,14 +226,7 @@ fn simulate(
     let mut journal: Box<dyn Journal> = match &run {
         None => Box::new(Unrecorded),
         Some(run) => {
-            let Rules { history, machine, .. } = &args.rules;
-            online::keep_inputs(
-                run,
-                &args.trace,
-                &args.tables().paths,
-                history.as_deref(),
-                machine.as_deref(),
-            )?;
+            online::keep_inputs(run, files)?;
             run.write_manifest(&inputs.manifest)?;
             Box::new(Decisions::open(&run.decisions_path())?)
         }

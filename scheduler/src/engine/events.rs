@@ -38,6 +38,7 @@ impl Engine<'_> {
             Happened::Progress { job, steps } => {
                 let runs = self.placed_at(job)?.phase == Phase::Running;
                 let before = &self.jobs[job.0 as usize];
+                let last = (before.steps, before.steps_at);
                 let is_one_rate = before.steps_at >= before.rate_since;
                 let (done, passed) =
                     (steps.saturating_sub(before.steps), now.saturating_sub(before.steps_at));
@@ -47,6 +48,7 @@ impl Engine<'_> {
                     self.jobs[job.0 as usize].measured = Some(MeasuredStep { step_ns, at: now });
                 }
                 self.changes.push(Change::Progressed(job));
+                self.learn(job, last);
             }
             Happened::Settled { job, now: settled, steps } => self.settled(job, settled, steps)?,
             Happened::Finished { job, steps } => {

@@ -95,6 +95,9 @@ impl Engine<'_> {
             }
             _ => {}
         }
+        if let Some(learning) = &mut self.learning {
+            learning.changed(id, &before, after, self.now);
+        }
         self.shares.changed(id, &before, self.now, &self.jobs[id.0 as usize]);
         self.packing.changed(id, &before, self.now, &self.jobs, &self.occupancy);
     }

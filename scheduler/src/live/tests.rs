@@ -72,6 +72,7 @@ fn turn(happened: Happened, actions: Vec<Action>, reason: &str) -> Turn {
     Turn {
         turn: 3,
         at_ns: Nanos(5 * Nanos::SECOND.0),
+        model_version: None,
         events: vec![happened],
         actions,
         refused: Vec::new(),

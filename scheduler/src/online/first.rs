@@ -16,8 +16,9 @@ impl RunInputs {
     /// Fails if the user named no table and the trace does not have the step time of a job that trains.
     pub fn check_times(&self) -> anyhow::Result<()> {
         let jobs = self.spelled(|asked| asked.step_ns.is_none());
+        let scheduling = scheduling(&self.manifest)?;
         match &jobs[..] {
-            [first, ..] if scheduling(&self.manifest)?.tables == 0 => bail!(
+            [first, ..] if scheduling.tables == 0 && scheduling.fitted_of_truth().is_empty() => bail!(
                 "the time of a step of {first} is not known; run `{} --out runs/alone` first, and add --table runs/alone",
                 self.command("single", &jobs)
             ),
@@ -45,8 +46,9 @@ impl RunInputs {
     /// Checks that the step times of jobs that a policy may spread over nodes can be known.
     fn check_spread(&self) -> anyhow::Result<()> {
         let scheduling = scheduling(&self.manifest)?;
-        let is_known =
-            scheduling.placement == Placement::Consolidated || scheduling.spread_slowdown.is_some();
+        let is_known = scheduling.placement == Placement::Consolidated
+            || scheduling.spread_slowdown.is_some()
+            || !scheduling.fitted_of_truth().is_empty();
         let spread = self.asked.iter().find(|asked| asked.devices > 1);
         match spread.filter(|_| !is_known && self.topology.nodes().len() > 1) {
             Some(asked) => bail!(

@@ -2,14 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use jobs::plans::{Effort, Estimates, Judgement};
 use schema::{
     calibration::Calibration,
     catalog::Catalog,
+    fitted::ModelFile,
     footprint::MeasuredFootprint,
     history::PastJob,
-    manifest::{DeviceFacts, Manifest, Scheduling},
+    manifest::{DeviceFacts, FittedFile, Manifest, Scheduling},
     run_dir::RunDir,
     trace::Trace,
 };
@@ -21,7 +22,7 @@ use crate::{
     inputs::{self, Purpose},
     job::JobRequest,
     legal_plans::LegalPlans,
-    models::Models,
+    models::{ModelFiles, Models},
     policy,
     sim::{Measured, MeasuredElseNamed, Named, SwitchCosts},
     testbed::process::WORK_LEFT,
@@ -43,9 +44,10 @@ pub struct RunInputs {
 }
 
 /// The files that the inputs of a run are read from.
+#[derive(Clone)]
 pub struct InputFiles<'a> {
     pub trace: &'a Path,
-    pub tables: &'a [PathBuf],
+    pub models: ModelFiles<'a>,
     /// A trace or the outcomes of an earlier run, from which the policy may learn.
     pub history: Option<&'a Path>,
     /// The costs of switches that were measured.
@@ -60,7 +62,7 @@ impl RunInputs {
     /// # Errors
     /// Fails if a file cannot be read or is invalid.
     pub fn new(manifest: Manifest, files: InputFiles<'_>) -> anyhow::Result<RunInputs> {
-        let InputFiles { trace, tables, history, machine, footprints } = files;
+        let InputFiles { trace, models, history, machine, footprints } = files;
         let catalog = Catalog::open(&manifest.settings.catalogs)?;
         let simulated = manifest.scheduling.as_ref().and_then(|of| of.simulated.as_ref());
         let topology = cluster(&manifest);
@@ -71,7 +73,7 @@ impl RunInputs {
         let history = history.map(|path| history::read(path, &catalog)).transpose()?.unwrap_or_default();
         let plans = legal_plans(&manifest, &catalog, &topology, &asked, footprints);
         Ok(RunInputs {
-            models: Models::new(&manifest, tables)?,
+            models: Models::new(&manifest, &topology, models)?,
             costs,
             plans,
             history,
@@ -92,12 +94,13 @@ impl RunInputs {
         let history = scheduling.history.then(|| run.history_path());
         let tables: Vec<PathBuf> =
             (0..scheduling.tables).map(|number| run.table(number).path().to_path_buf()).collect();
+        let fitted = kept_models(run, scheduling)?;
         let machine = Some(run.calibration_path()).filter(|path| path.is_file());
         RunInputs::new(
             manifest,
             InputFiles {
                 trace: &run.arrivals_path(),
-                tables: &tables,
+                models: ModelFiles { tables: &tables, fitted: &fitted },
                 history: history.as_deref(),
                 machine: machine.as_deref(),
                 footprints: run.footprints()?.map(|known| known.measured).unwrap_or_default(),
@@ -131,11 +134,12 @@ impl RunInputs {
                 jobs_per_device: of.jobs_per_device,
                 retries: of.retries,
                 counts_cpus: of.counts_cpus,
+                refits: of.refit,
             },
             None => engine::Settings::default(),
         };
         let known = Known { costs: self.costs.as_deref(), plans: Some(&self.plans), history: &self.history };
-        let engine = Engine::new(&self.topology, &self.asked, &*self.models.belief, settings);
+        let engine = Engine::new(&self.topology, &self.asked, self.models.belief(), settings);
         let mut engine = engine.knowing(known);
         for (cell, id) in self.manifest.cells.iter().zip(0..) {
             if let Some(why) = &cell.unsupported {
@@ -160,6 +164,24 @@ impl RunInputs {
         }
         engine
     }
+}
+
+/// The fitted models that were copied into the directory of a run.
+///
+/// # Errors
+/// Fails if one cannot be read, or is another than the run was begun with.
+fn kept_models(run: &RunDir, scheduling: &Scheduling) -> anyhow::Result<Vec<PathBuf>> {
+    let kept = |(number, of): (u32, &FittedFile)| {
+        let path = run.fitted_path(number);
+        ensure!(
+            ModelFile::digest(&path)? == of.blake3,
+            "{}: it is not the {} that the run was begun with; put it back, or begin a new run",
+            path.display(),
+            of.name
+        );
+        Ok(path)
+    };
+    (0..).zip(&scheduling.fitted).map(kept).collect()
 }
 
 /// The costs of switches: the measured ones of `machine`, and `named` for jobs without a measurement. `None` if there is neither.

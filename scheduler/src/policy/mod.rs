@@ -5,8 +5,9 @@
 //!
 //! A policy is built before the inputs of a run are read. It prepares itself on its first view, which has all that is known before
 //! the run: the topology, the model (`View::model`), the costs of switches and the jobs of an earlier run (`View::known`). These
-//! do not change during a run. A policy therefore makes its estimators once, keeps them in an `Option` that is empty before the
-//! first decision, and asks the view again for everything else, because it cannot keep references to it.
+//! do not change during a run, but for a model that learns: `Change::Believed` names the jobs for which it predicts other times. A
+//! policy therefore makes its estimators once, keeps them in an `Option` that is empty before the first decision, and asks the view
+//! again for everything else, because it cannot keep references to it.
 
 mod belief;
 mod divided;

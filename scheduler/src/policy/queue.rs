@@ -23,7 +23,7 @@ pub(super) enum Misfit {
     IsPassed,
 }
 
-/// Waiting jobs in order of a key, and of arrival for equal keys. The key of a job does not change while it waits.
+/// Waiting jobs in order of a key, and of arrival for equal keys. The key of a job changes only with what is known of it.
 #[derive(Debug)]
 pub(super) struct Queue<K> {
     watch: Watch,

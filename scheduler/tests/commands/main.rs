@@ -1,5 +1,6 @@
 //! Tests of the program `sched` itself, without libtorch.
 
+mod believe;
 mod draws;
 mod endings;
 mod fidelity;

@@ -1,9 +1,8 @@
 //! Parses the nodes of a simulated cluster.
 
-use std::{path::PathBuf, str::FromStr};
+use std::{collections::BTreeSet, path::PathBuf, str::FromStr};
 
 use anyhow::bail;
-use model::Table;
 use schema::{
     cluster::{self, NodeFacts, NodeGroup},
     manifest::AlikeNodes,
@@ -18,12 +17,13 @@ pub(super) enum Nodes {
     Described(PathBuf),
 }
 
-/// The nodes that the user named, each with its type. The default type is the only one of the table.
+/// The nodes that the user named, each with its type. The default type is the only one of the tables and fitted models,
+/// whose types these are.
 ///
 /// # Errors
-/// Fails if the table has several types and the user named none, if a file is invalid, and if a file is not the only part.
-pub(super) fn typed(cluster: &[Nodes], table: &Table) -> anyhow::Result<Vec<AlikeNodes>> {
-    let types: Vec<&str> = table.device_types().collect();
+/// Fails if there are several types and the user named none, if a file is invalid, and if a file is not the only part.
+pub(super) fn typed(cluster: &[Nodes], types: &BTreeSet<String>) -> anyhow::Result<Vec<AlikeNodes>> {
+    let types: Vec<&str> = types.iter().map(String::as_str).collect();
     let mut groups = Vec::new();
     for part in cluster {
         match part {
