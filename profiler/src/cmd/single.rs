@@ -1,5 +1,7 @@
 //! `profile single`: jobs, each alone on its device.
 
+mod grid;
+
 use std::{path::PathBuf, time::Duration};
 
 use anyhow::bail;
@@ -15,7 +17,7 @@ use schema::{
     job::Job,
     manifest::{Manifest, Settings},
     plan::Plan,
-    rows,
+    rows::{self, JobTable},
     units::Nanos,
 };
 
@@ -48,6 +50,8 @@ const DEFAULT_BUDGET: Duration = Duration::from_secs(3600);
 ///
 /// Example: `profile single lstm --ci 1 --budget 20m`
 ///
+/// Example: `profile single --grid next.csv --device cpu:0,cpu:1 --repeats 2`
+///
 /// Example: `profile single --seconds 10 --device cuda:0 -- python3 train.py --epochs 1`
 ///
 /// Example: `profile single lstm --cmd "python3 train.py" --cmd "python3 train.py --amp" --steps 200`
@@ -64,6 +68,12 @@ pub(super) struct Args {
     /// Global batches to cross with the jobs that name none.
     #[arg(long, value_name = "N,..", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
     batch: Vec<u32>,
+    /// A CSV file whose column `job` names the jobs to measure, as `sched fit --suggest` writes it.
+    ///
+    /// Each job is measured once, however many lines name it. A column `devices` has to be the number of devices of the plan; other
+    /// columns have no meaning here. A table of `profile export` is such a file, too.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["jobs", "command", "cmd", "plan", "batch"])]
+    grid: Option<PathBuf>,
     /// Launches of each cell; with --ci, the smallest number.
     #[arg(long, value_name = "R", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     repeats: u32,
@@ -84,7 +94,7 @@ pub(super) struct Args {
     /// The budget starts anew. --data and --catalog keep their paths. A run is not resumed with another version of Tandem,
     /// libtorch or the GPU driver.
     #[arg(long, value_name = "RUN", conflicts_with_all = [
-        "jobs", "command", "plan", "batch", "repeats", "ci", "RunOptions", "MeasureOptions",
+        "jobs", "grid", "command", "plan", "batch", "repeats", "ci", "RunOptions", "MeasureOptions",
     ])]
     resume: Option<PathBuf>,
     #[command(flatten)]
@@ -130,8 +140,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
 
 /// The manifest of the run, and the footprints that its estimates were made from.
 fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
-    let (has_jobs, has_commands) = (!args.jobs.is_empty(), args.commands().next().is_some());
-    let (catalog, pool) = args.measure.resolve(&args.run, &args.jobs, has_commands)?;
+    let table = args.grid.as_deref().map(grid::read).transpose()?;
+    let of_table = |table: &JobTable| table.rows.iter().map(|row| row.job.clone()).collect();
+    let jobs: Vec<Job> = table.as_ref().map_or_else(|| args.jobs.clone(), of_table);
+    let (has_jobs, has_commands) = (!jobs.is_empty(), args.commands().next().is_some());
+    let (catalog, pool) = args.measure.resolve(&args.run, &jobs, has_commands)?;
+    if let Some(table) = &table {
+        grid::check(table, &catalog)?;
+    }
     if !has_jobs && !has_commands {
         bail!("name a job, as in `profile single resnet18-cifar`; `profile list` shows the workloads");
     }
@@ -147,7 +163,7 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
         ..args.measure.settings(&args.run, args.repeats, has_jobs)
     };
     let mut estimates = Estimates::new(&settings, args.run.seed);
-    let mut cells = cells::alone(&catalog, &args.jobs, &grid(args)?, &pool, Some(&mut estimates))?;
+    let mut cells = cells::alone(&catalog, &jobs, &axes(args)?, &pool, Some(&mut estimates))?;
     for argv in args.commands() {
         cells.push(cells::command(argv, &pool[0])?);
     }
@@ -162,7 +178,7 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
     Ok((manifest::make(&catalog, request)?, estimates.footprints()))
 }
 
-fn grid(args: &Args) -> anyhow::Result<Grid> {
+fn axes(args: &Args) -> anyhow::Result<Grid> {
     let mut plans = Vec::new();
     for plan in &args.plan {
         match plan {

@@ -89,6 +89,69 @@ fn a_grid_keeps_what_cannot_run_as_a_row() {
     assert_eq!(rows.iter().filter(|row| row.status == Status::Ok).count(), 2);
 }
 
+#[test]
+fn a_table_of_jobs_is_measured_and_nothing_else() {
+    let door = crate::door();
+    let write = |name: &str, text: &str| std::fs::write(door.path(name), text).expect("it is writable");
+    write(
+        "next.csv",
+        "job,devices,step_ns,device_s\nsynthetic-sleep@b8@ga2,1,9,1.5\nsynthetic-sleep@b16@dp2,2,9,0.5\n",
+    );
+    let options = "--device cpu:0,cpu:1 --steps 5 --repeats 2";
+    door.exits(0, &format!("single --grid next.csv {options} --out r"));
+    let jobs = |run: &str| {
+        let of = |row: &Summary| (row.job.clone(), row.device.clone(), row.repeats);
+        door.summaries(run).iter().map(of).collect::<Vec<_>>()
+    };
+    let of = |job: &str, device: &str, repeats| (job.to_owned(), device.to_owned(), repeats);
+    let expected = [("synthetic-sleep@b8@ga2", "cpu:0"), ("synthetic-sleep@b16@dp2", "cpu:0,cpu:1")];
+    assert_eq!(jobs("r"), expected.map(|(job, device)| of(job, device, 2)));
+
+    // An export has a line for each launch, and each job is measured once.
+    door.exits(0, "export r --out all.csv");
+    assert_eq!(std::fs::read_to_string(door.path("all.csv")).expect("it is there").lines().count(), 5);
+    door.exits(0, "single --grid all.csv --device cpu:0,cpu:1 --steps 5 --repeats 1 --out again");
+    let mut again = jobs("again");
+    again.sort();
+    let mut sorted = expected.map(|(job, device)| of(job, device, 1));
+    sorted.sort();
+    assert_eq!(again, sorted);
+}
+
+#[test]
+fn a_bad_table_of_jobs_is_refused_with_file_line_and_column() {
+    let door = crate::door();
+    for (text, arguments, message) in [
+        ("job\nlstm\n", "single lstm --grid g.csv", "'[JOBS]...' cannot be used with '--grid <FILE>'"),
+        ("job\nlstm\n", "single --grid g.csv --cmd true", "cannot be used with"),
+        ("job\nlstm\n", "single --grid g.csv --plan dp1", "cannot be used with"),
+        ("job\nlstm\n", "single --grid g.csv -- true", "cannot be used with"),
+        ("job\nlstm\n", "single --resume r --grid g.csv", "cannot be used with"),
+        ("job\nlstm\n", "single --grid none.csv", "none.csv: No such file"),
+        ("", "single --grid g.csv", "g.csv: line 1: the file is empty"),
+        ("name\nlstm\n", "single --grid g.csv", "g.csv: line 1: there is no column 'job'"),
+        ("job\nlstm@zero1\n", "single --grid g.csv", "g.csv: line 2: column 'job': job 'lstm@zero1': plan"),
+        (
+            "job\nlstm\nresnet81\n",
+            "single --grid g.csv",
+            "g.csv: line 3: column 'job': there is no workload 'resnet81'; did you mean 'resnet18'?",
+        ),
+        (
+            "devices,job\n1,lstm\n2,lstm@bf16\n",
+            "single --grid g.csv",
+            "g.csv: line 3: column 'devices': is 2, and the plan of lstm@bf16 takes 1; correct one of them",
+        ),
+        ("job,devices\nlstm,-1\n", "single --grid g.csv", "column 'devices': '-1' is no number of devices"),
+    ] {
+        std::fs::write(door.path("g.csv"), text).expect("it is writable");
+        let said = door.exits(2, arguments);
+        assert!(said.err.contains(message), "profile {arguments}: {}", said.err);
+    }
+    std::fs::write(door.path("g.csv"), "job\n").expect("it is writable");
+    assert!(door.exits(4, "single --grid g.csv").err.contains("g.csv names no jobs"));
+    assert!(!door.path("runs").exists(), "nothing was begun");
+}
+
 /// If steps take the same time for each batch, the largest batch has the highest throughput.
 #[test]
 fn the_fastest_of_a_grid_is_said_and_rows_on_file_stay_in_order() {
