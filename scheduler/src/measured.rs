@@ -11,6 +11,7 @@ use std::{
 };
 
 use anyhow::Context as _;
+use model::Launches;
 use rig::Exit;
 use schema::{
     catalog::{Catalog, Workload},
@@ -43,6 +44,8 @@ pub struct Measured {
     pub sources: Vec<ModelSource>,
     /// In the order in which they first appear.
     pub workloads: Vec<OfWorkload>,
+    /// How runs of `profile` launched their jobs; `None` if all rows are of tables.
+    pub launched: Option<Launches>,
     /// The number of rows that are not used, for each reason.
     pub left_out: BTreeMap<String, usize>,
 }
@@ -57,6 +60,8 @@ pub struct OfWorkload {
     pub launches_differ: Option<LaunchesDiffer>,
     /// Times of the launches of each configuration.
     pub launches: Vec<Vec<u64>>,
+    /// What the launches of each row cost, in seconds times devices, if it is of a run.
+    pub device_s: Vec<Option<f64>>,
 }
 
 /// The rows of one source.
@@ -66,6 +71,7 @@ struct Found {
     /// The file of the rows.
     bytes: Vec<u8>,
     rows: Vec<Row>,
+    launched: Option<Launches>,
     left_out: BTreeMap<&'static str, usize>,
 }
 
@@ -78,6 +84,7 @@ struct Row {
     row: FittedRow,
     /// Times of the launches that the row is the mean of.
     launches: Vec<u64>,
+    device_s: Option<f64>,
 }
 
 /// Reads step times.
@@ -126,6 +133,7 @@ fn joined(found: Vec<Found>, device_type: Option<&str>) -> anyhow::Result<Measur
         is_on_cores: false,
         sources: Vec::new(),
         workloads: Vec::new(),
+        launched: found.iter().find_map(|source| source.launched),
         left_out: BTreeMap::new(),
     };
     for source in found {
@@ -159,13 +167,13 @@ impl Measured {
         let known = self.workloads.iter().position(|of| of.workload == row.workload);
         let index = known.unwrap_or_else(|| {
             let facts = Facts::default();
-            let (rows, launches) = (Vec::new(), Vec::new());
             self.workloads.push(OfWorkload {
                 workload: row.workload,
                 facts,
-                rows,
+                rows: Vec::new(),
                 launches_differ: None,
-                launches,
+                launches: Vec::new(),
+                device_s: Vec::new(),
             });
             self.workloads.len() - 1
         });
@@ -173,6 +181,7 @@ impl Measured {
         of.facts = known_of(of.facts, row.facts);
         of.rows.push(row.row);
         of.launches.push(row.launches);
+        of.device_s.push(row.device_s);
     }
 }
 

@@ -212,6 +212,10 @@ fn a_run_of_the_scheduler_is_left_out_and_those_beside_it_are_exported() {
         host_cores: None,
         switch_cost_from: Vec::new(),
         simulated: None,
+        fitted: Vec::new(),
+        fitted_model: Vec::new(),
+        any_device: false,
+        refits: false,
     };
     let manifest = door.run("measured").manifest().expect("it was begun");
     let planned = RunDir::create(&door.path("planned")).expect("the folder is writable");

@@ -3,6 +3,7 @@
 
 mod belief_error;
 mod chance;
+mod cost;
 mod drawn;
 mod fit;
 mod fitted;
@@ -11,6 +12,7 @@ pub mod held_out;
 mod host_drift;
 mod in_turns;
 mod known_or_fitted;
+mod learning_curve;
 mod least_squares;
 mod observation;
 mod observed;
@@ -24,12 +26,14 @@ mod trace_time;
 use schema::{plan::Plan, rows::Warnings, sharing::Sharing};
 
 pub use belief_error::BeliefError;
+pub use cost::{Launches, Length};
 pub use drawn::Drawn;
 pub use fit::{Fit, FitError, Options, fit};
 pub use fitted::{Answer, Basis, FittedModel, OtherParameters, fit_workload, observation};
 pub use host_drift::HostDrift;
 pub use in_turns::InTurns;
 pub use known_or_fitted::KnownOrFitted;
+pub use learning_curve::{LearningCurve, MeasuredConfiguration, widest};
 pub use observation::Observation;
 pub use priors::{Parts, Prior};
 pub use setting::{Placement, Setting};

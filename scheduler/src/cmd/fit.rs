@@ -1,9 +1,12 @@
 //! `sched fit`: fits models of step times to what was measured.
 
+mod curve;
 mod show;
+mod suggest;
 
 use std::path::PathBuf;
 
+use anyhow::Context as _;
 use jobs::software;
 use model::{Options, fit_workload};
 use rig::{Exit, output};
@@ -35,7 +38,16 @@ use crate::{
 ///
 /// Workloads with too few rows are left out, and the command exits with 1.
 ///
+/// With --suggest, --out is a table of the configurations that are worth measuring next, which `profile single --grid` measures. Each
+/// one lowers the variances of all predictions most for a second of device time, after those before it. They are plans that are
+/// valid at a batch of the rows on up to as many devices of one node as rows have, and that no row has. A workload with too few
+/// rows for a fit is chosen for by what is assumed before a fit. That a plan fits into memory is checked when it is measured.
+///
 /// Example: `sched fit runs/two-ranks runs/four-ranks --out MODEL.json`
+///
+/// Example: `sched fit runs/first --suggest 8 --out next.csv`
+///
+/// Example: `sched fit runs/two-ranks --curve curve.csv`
 ///
 /// Example: `sched fit --csv bert.csv t5.csv --held-out 0.7 --seed 2 --out a800.json`
 #[derive(clap::Args)]
@@ -53,9 +65,26 @@ pub(super) struct Args {
     /// published tables the devices of their authors].
     #[arg(long, value_name = "NAME")]
     device_type: Option<String>,
-    /// The model to write; an existing file is replaced.
-    #[arg(long, value_name = "FILE")]
-    out: PathBuf,
+    /// The model to write, or with --suggest the table; an existing file is replaced.
+    #[arg(long, value_name = "FILE", required_unless_present = "curve")]
+    out: Option<PathBuf>,
+    /// Choose up to K configurations to measure next, instead of writing the model to --out.
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
+    suggest: Option<u32>,
+    /// With --suggest: the largest number of devices of a suggestion [default: the largest of a node in the rows].
+    #[arg(long, value_name = "N", requires = "suggest", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    devices: Option<u32>,
+    /// With --suggest: the model to write.
+    #[arg(long, value_name = "FILE", requires = "suggest")]
+    model_out: Option<PathBuf>,
+    /// Write how errors fall while configurations of the runs are measured as --suggest says, at random, and in the order of the
+    /// table; no model is written.
+    ///
+    /// The first three configurations of each workload are drawn from the seed. After every K of --suggest (8 unless given), the
+    /// formula that describes most is fitted, and the table has its errors on all configurations that are not measured yet. Twenty
+    /// seeds are used, from --seed on.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["out", "csv", "devices", "model_out", "held_out"])]
+    curve: Option<PathBuf>,
     /// The share of the configurations that the held-out errors are of. The others are fitted to.
     #[arg(long, value_name = "SHARE", default_value_t = 0.5, value_parser = share)]
     held_out: f64,
@@ -87,33 +116,49 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     for (why, rows) in &measured.left_out {
         output::note(format_args!("fit: {rows} rows are left out: {why}"));
     }
+    if let Some(path) = &args.curve {
+        return curve::run(path, &measured, args.suggest, &options, args.json);
+    }
     let (fitted, refused) = fit(&measured, args.held_out, &options);
+    if let (Some(count), Some(out)) = (args.suggest, &args.out) {
+        let file = model_file(args, &measured, fitted);
+        if let Some(path) = &args.model_out {
+            file.write(path)?;
+        }
+        let wanted = suggest::Wanted { count: count as usize, devices: args.devices, out };
+        return suggest::run(&wanted, &file, &measured, &catalog, &options.parts, args.json);
+    }
     if let ([], [first, ..]) = (&fitted[..], &refused[..]) {
         anyhow::bail!("{first}");
     }
     for why in &refused {
         output::note(format_args!("fit: left out: {why}"));
     }
-    let file = ModelFile {
-        format: ModelFile::FORMAT,
-        version: software::VERSION.into(),
-        seed: args.seed,
-        device_type: measured.device_type.clone(),
-        sources: measured.sources.clone(),
-        workloads: fitted,
-    };
-    file.write(&args.out)?;
+    let file = model_file(args, &measured, fitted);
+    let out = args.out.as_deref().context("--out names the file to write")?;
+    file.write(out)?;
     match args.json {
         true => output::print(rows::to_json(&file))?,
         false => show::show(&file, &measured, args.held_out, &options)?,
     }
     output::note(format_args!(
         "fit: {}: {} workloads on {}",
-        args.out.display(),
+        out.display(),
         file.workloads.len(),
         file.device_type
     ));
     Ok(if refused.is_empty() { Exit::Ok } else { Exit::SomeFailed })
+}
+
+fn model_file(args: &Args, measured: &Measured, workloads: Vec<FittedWorkload>) -> ModelFile {
+    ModelFile {
+        format: ModelFile::FORMAT,
+        version: software::VERSION.into(),
+        seed: args.seed,
+        device_type: measured.device_type.clone(),
+        sources: measured.sources.clone(),
+        workloads,
+    }
 }
 
 /// Fits each workload. The second list has the reason for each workload that cannot be fitted.

@@ -38,7 +38,7 @@ pub(super) fn read(path: &Path, bytes: Vec<u8>) -> Result<Found, RowError> {
         row
     };
     let rows = jobs.into_iter().map(finished).collect();
-    Ok(Found { path: path.into(), layout: Layout::Export, bytes, rows, left_out })
+    Ok(Found { path: path.into(), layout: Layout::Export, bytes, rows, launched: None, left_out })
 }
 
 /// A launch as a row.
@@ -80,5 +80,6 @@ fn row(launch: &ExportRow) -> Result<Row, &'static str> {
             peak_memory_bytes: launch.peak_memory_bytes,
         },
         launches: vec![step_ns],
+        device_s: None,
     })
 }

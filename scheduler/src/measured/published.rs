@@ -50,8 +50,9 @@ pub(super) fn table(path: &Path, inputs: &Inputs<'_>) -> anyhow::Result<Found> {
         device_type: device_type.clone(),
         is_on_cores: false,
         launches: vec![row.step_ns],
+        device_s: None,
         row,
     };
     let rows = rows.into_iter().map(row).collect();
-    Ok(Found { path: path.into(), layout, bytes, rows, left_out })
+    Ok(Found { path: path.into(), layout, bytes, rows, launched: None, left_out })
 }

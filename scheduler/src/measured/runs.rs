@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, path::Path};
 
 use anyhow::Context as _;
+use model::{Launches, Length};
 use schema::{
     catalog::Catalog,
     device::Device,
@@ -33,7 +34,31 @@ pub(super) fn read(path: &Path, catalog: &Catalog) -> anyhow::Result<Found> {
         }
     }
     let bytes = bytes(&run.summary_path())?;
-    Ok(Found { path: path.into(), layout: Layout::Run, bytes, rows: used, left_out })
+    let launched = launched(&manifest, &measurements);
+    Ok(Found { path: path.into(), layout: Layout::Run, bytes, rows: used, launched, left_out })
+}
+
+/// How the jobs of a run were launched: medians over launches of jobs alone. `None` if there are none.
+fn launched(manifest: &Manifest, measurements: &[Measurement]) -> Option<Launches> {
+    let is_launch = |row: &&Measurement| (row.status, row.group.is_none()) == (Status::Ok, true);
+    let (mut steps, mut others, mut stepping) = (Vec::new(), Vec::new(), Vec::new());
+    for row in measurements.iter().filter(is_launch) {
+        let (Some(wall_ns), Some(step_ns)) = (row.wall_ns, row.step_ns_mean) else { continue };
+        let stepped_ns = row.steps_total.saturating_mul(step_ns).min(wall_ns);
+        steps.push(row.steps_total as f64);
+        others.push((wall_ns - stepped_ns) as f64 / 1e9);
+        stepping.push(stepped_ns as f64 / 1e9);
+    }
+    let length = match manifest.settings.steps {
+        Some(_) => Length::Steps(median(&mut steps)?),
+        None => Length::Seconds(median(&mut stepping)?),
+    };
+    Some(Launches { repeats: manifest.settings.repeats, startup_s: median(&mut others)?, length })
+}
+
+fn median(values: &mut [f64]) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
 }
 
 fn row(
@@ -59,6 +84,8 @@ fn row(
             && (&row.job, &row.device) == (&summary.job, &summary.device)
     };
     let of_catalog = facts(catalog.get(&summary.workload));
+    let launches: Vec<&Measurement> = measurements.iter().filter(is_launch).collect();
+    let walls: u64 = launches.iter().filter_map(|row| row.wall_ns).sum();
     Ok(Row {
         workload: summary.workload.clone(),
         facts: Facts { parameters: summary.parameters.or(of_catalog.parameters), ..of_catalog },
@@ -77,6 +104,7 @@ fn row(
             updated_ns: None,
             peak_memory_bytes: summary.peak_memory_bytes,
         },
-        launches: measurements.iter().filter(is_launch).filter_map(|row| row.step_ns_mean).collect(),
+        launches: launches.iter().filter_map(|row| row.step_ns_mean).collect(),
+        device_s: (walls > 0).then(|| walls as f64 / 1e9 * f64::from(division.devices)),
     })
 }

@@ -14,6 +14,7 @@ mod output;
 mod predict;
 mod run;
 mod sim;
+mod suggest;
 mod trace;
 
 /// The front door of `sched`.
