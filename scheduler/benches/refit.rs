@@ -71,6 +71,7 @@ fn planted() -> (FittedModel, Vec<Setting>) {
         version: "0".into(),
         seed: 1,
         device_type: "GPU".into(),
+        is_on_cores: false,
         sources: vec![ModelSource {
             name: "planted".into(),
             layout: Layout::Run,

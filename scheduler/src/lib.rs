@@ -3,6 +3,7 @@
 //! Start reading at [`cluster`], the interface between the engine and a cluster; [`view`], the input of a policy; and [`engine`],
 //! the main loop.
 
+pub mod best_plan;
 pub mod cluster;
 pub mod cmd;
 pub mod engine;
@@ -20,6 +21,7 @@ pub mod occupancy;
 pub mod online;
 pub mod parts;
 pub mod policy;
+pub mod rank_memory;
 pub mod recorded;
 pub mod replay;
 pub mod reported;

@@ -3,6 +3,7 @@
 mod estimates;
 mod footprint;
 pub mod memory;
+mod possible;
 
 use std::collections::BTreeSet;
 
@@ -14,6 +15,7 @@ use schema::{
 
 pub use estimates::{Effort, Estimates, Judgement};
 pub use memory::CUDA_CONTEXT_BYTES;
+pub use possible::possible;
 
 /// The degrees that are tried on each axis. Other degrees are possible if the user names the plan.
 const DEGREES: [u16; 4] = [1, 2, 4, 8];

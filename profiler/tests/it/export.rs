@@ -215,7 +215,7 @@ fn a_run_of_the_scheduler_is_left_out_and_those_beside_it_are_exported() {
         fitted: Vec::new(),
         fitted_model: Vec::new(),
         any_device: false,
-        refits: false,
+        refit: false,
     };
     let manifest = door.run("measured").manifest().expect("it was begun");
     let planned = RunDir::create(&door.path("planned")).expect("the folder is writable");

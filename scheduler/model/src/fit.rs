@@ -156,33 +156,48 @@ impl Fit {
     /// Whether the rows say something of a parameter.
     pub fn is_identified(&self, parameter: usize) -> bool {
         !self.priors[parameter].is_given()
-            && self.deviation(parameter) < UNIDENTIFIED * self.priors[parameter].sd
+            && !says_little(self.deviation(parameter), self.priors[parameter].sd)
     }
 
     /// The time of a step in seconds and its 95 % interval; `None` if the formula does not describe the setting.
     pub fn predict(&self, setting: &Setting) -> Option<(f64, (f64, f64))> {
+        let (step_s, interval_s, _) = self.answer(setting)?;
+        Some((step_s, interval_s))
+    }
+
+    /// The prediction, and whether it depends on a parameter of which the rows say little.
+    pub(crate) fn answer(&self, setting: &Setting) -> Option<(f64, (f64, f64), bool)> {
         formula::applies(self.formula, setting).ok()?;
         let (log, derivatives) = formula::log_step(self.formula, &self.logarithms, setting).total;
         let half = self.reach * self.variance(&derivatives).sqrt();
-        Some((log.exp(), ((log - half).exp(), (log + half).exp())))
+        Some((log.exp(), ((log - half).exp(), (log + half).exp()), self.leans_on_priors(&derivatives)))
     }
 
     /// Whether the prediction depends on a parameter of which the rows say little, by more than the residuals do.
     pub fn is_extrapolated(&self, setting: &Setting) -> bool {
-        if formula::applies(self.formula, setting).is_err() {
-            return false;
-        }
-        let (_, derivatives) = formula::log_step(self.formula, &self.logarithms, setting).total;
-        let from_priors = (0..self.priors.len()).filter(|index| !self.is_identified(*index));
-        from_priors
-            .map(|index| (derivatives[index] * self.deviation(index)).abs())
-            .any(|share| share > self.scale)
+        self.answer(setting).is_some_and(|(.., is_extrapolated)| is_extrapolated)
+    }
+
+    fn leans_on_priors(&self, derivatives: &Parameters) -> bool {
+        let is_large = |index: &usize| (derivatives[*index] * self.deviation(*index)).abs() > self.scale;
+        (0..self.priors.len()).filter(is_large).any(|index| !self.is_identified(index))
     }
 
     /// Variance of the logarithm of a measurement that has these derivatives.
     pub(crate) fn variance(&self, derivatives: &Parameters) -> f64 {
-        derivatives.dot(&(self.covariance * derivatives)).max(0.0) + self.scale * self.scale
+        // A plan depends on half of the parameters or fewer.
+        let used = || (0..self.priors.len()).filter(|index| derivatives[*index] != 0.0);
+        let of_row = |row: usize| -> f64 {
+            used().map(|column| self.covariance[(column, row)] * derivatives[column]).sum()
+        };
+        let variance: f64 = used().map(|row| derivatives[row] * of_row(row)).sum();
+        variance.max(0.0) + self.scale * self.scale
     }
+}
+
+/// Whether rows say little of a parameter that has this standard deviation after the fit, and had `prior_sd` before.
+pub(crate) fn says_little(deviation: f64, prior_sd: f64) -> bool {
+    deviation >= UNIDENTIFIED * prior_sd
 }
 
 fn logarithms_of(priors: &[Prior]) -> Parameters {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use nalgebra::SMatrix;
 use schema::fitted::{
-    Facts, FittedParameter, FittedRow, FittedWorkload, FormulaFit, FormulaName, ModelFile, Origin,
+    BasisWord, Facts, FittedParameter, FittedRow, FittedWorkload, FormulaFit, FormulaName, ModelFile, Origin,
 };
 
 use crate::{
@@ -63,6 +63,17 @@ pub enum Basis {
         /// Whether it depends on a parameter of which the rows say little.
         is_extrapolated: bool,
     },
+}
+
+impl Basis {
+    /// The word for it in rows, and the formula.
+    pub fn in_rows(self) -> (BasisWord, Option<FormulaName>) {
+        match self {
+            Basis::Measured => (BasisWord::Measured, None),
+            Basis::Formula { formula, is_extrapolated: false } => (BasisWord::Formula, Some(formula)),
+            Basis::Formula { formula, is_extrapolated: true } => (BasisWord::Extrapolated, Some(formula)),
+        }
+    }
 }
 
 impl FittedModel {
@@ -191,9 +202,8 @@ impl Workload {
 }
 
 fn by_formula(fit: &Fit, setting: &Setting) -> Option<Answer> {
-    let (step_s, interval_s) = fit.predict(setting)?;
-    let basis = Basis::Formula { formula: fit.formula, is_extrapolated: fit.is_extrapolated(setting) };
-    Some(Answer { step_s, interval_s, basis })
+    let (step_s, interval_s, is_extrapolated) = fit.answer(setting)?;
+    Some(Answer { step_s, interval_s, basis: Basis::Formula { formula: fit.formula, is_extrapolated } })
 }
 
 fn described(formula: FormulaName, rows: &[Observation]) -> Vec<Observation> {
@@ -273,7 +283,14 @@ pub fn fit_workload(
             ..to_file(&fit)
         }
     });
-    Ok(FittedWorkload { workload: workload.into(), facts, rows, launches_differ: None, fits: fits.collect() })
+    Ok(FittedWorkload {
+        workload: workload.into(),
+        facts,
+        rows,
+        launches_differ: None,
+        fits: fits.collect(),
+        memory: None,
+    })
 }
 
 /// The mean error of a formula over that of the formula that describes the most rows, on the rows that both describe. Errors on different

@@ -83,7 +83,7 @@ pub fn leave_one_out(fit: &mut Fit, observations: &[Observation]) -> Vec<LeftOut
 
 /// The 95 % quantile of sizes, as that of split conformal prediction (Lei et al., JASA 2018): the `ceil(0.95 (n + 1))`-th of n, or the
 /// largest. At least that of a normal distribution.
-fn reach(ratios: &mut [f64]) -> f64 {
+pub(crate) fn reach(ratios: &mut [f64]) -> f64 {
     const NORMAL: f64 = 1.96;
     ratios.sort_by(f64::total_cmp);
     let rank = (0.95 * (ratios.len() + 1) as f64).ceil() as usize;
@@ -146,20 +146,8 @@ pub fn errors(left_out: &[LeftOut]) -> Vec<FitErrors> {
     families.sort_unstable();
     families.dedup();
     let of = |name: &str, rows: &[&LeftOut]| {
-        let mut percents: Vec<f64> = rows.iter().map(|row| row.error_percent()).collect();
-        percents.sort_by(f64::total_cmp);
-        let count = percents.len() as f64;
-        let covered = rows.iter().filter(|row| row.is_covered()).count() as f64;
-        // The rank of the nearest.
-        let p95 = percents[((0.95 * count).ceil() as usize).max(1) - 1];
-        FitErrors {
-            plans: name.into(),
-            rows: rows.len() as u32,
-            mean_percent: percents.iter().sum::<f64>() / count,
-            p95_percent: p95,
-            max_percent: percents[percents.len() - 1],
-            covered_percent: 100.0 * covered / count,
-        }
+        let covered = rows.iter().filter(|row| row.is_covered()).count();
+        summary(name, rows.iter().map(|row| row.error_percent()).collect(), covered)
     };
     let mut errors = Vec::new();
     if left_out.is_empty() {
@@ -174,4 +162,19 @@ pub fn errors(left_out: &[LeftOut]) -> Vec<FitErrors> {
         }
     }
     errors
+}
+
+/// The errors of some rows, of which there is at least one and `covered` lie in their intervals.
+pub(crate) fn summary(plans: &str, mut percents: Vec<f64>, covered: usize) -> FitErrors {
+    percents.sort_by(f64::total_cmp);
+    let count = percents.len() as f64;
+    FitErrors {
+        plans: plans.into(),
+        rows: percents.len() as u32,
+        mean_percent: percents.iter().sum::<f64>() / count,
+        // That of the nearest rank.
+        p95_percent: percents[((0.95 * count).ceil() as usize).max(1) - 1],
+        max_percent: percents[percents.len() - 1],
+        covered_percent: 100.0 * covered as f64 / count,
+    }
 }

@@ -72,7 +72,7 @@ pub(crate) fn weight(residual: f64, scale: f64) -> f64 {
 }
 
 /// A number whose square is twice the negative logarithm of the density of Student's t, and its derivative by the residual.
-fn robust(residual: f64, scale: f64) -> (f64, f64) {
+pub(crate) fn robust(residual: f64, scale: f64) -> (f64, f64) {
     let ratio = residual * residual / (FREEDOM * scale * scale);
     let size = ((FREEDOM + 1.0) * ratio.ln_1p()).sqrt();
     if ratio < 1e-12 {

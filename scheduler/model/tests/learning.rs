@@ -43,6 +43,7 @@ fn of_one_device() -> FittedModel {
         version: "0".into(),
         seed: 1,
         device_type: "GPU".into(),
+        is_on_cores: false,
         sources: vec![source],
         workloads: vec![workload],
     };

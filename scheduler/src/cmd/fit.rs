@@ -7,7 +7,7 @@ mod suggest;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use jobs::software;
+use jobs::{plans::memory::DeviceMemory, software};
 use model::{Options, fit_workload};
 use rig::{Exit, output};
 use schema::{
@@ -21,7 +21,7 @@ use schema::{
 use super::busy;
 use crate::{
     measured::{self, Inputs, Measured, OfWorkload},
-    parts,
+    parts, rank_memory,
 };
 
 /// Fit models of step times to measurements, for plans, batches and devices that were not measured.
@@ -119,7 +119,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     if let Some(path) = &args.curve {
         return curve::run(path, &measured, args.suggest, &options, args.json);
     }
-    let (fitted, refused) = fit(&measured, args.held_out, &options);
+    let (mut fitted, refused) = fit(&measured, args.held_out, &options);
+    add_memory(&mut fitted, &catalog, measured.is_on_cores);
     if let (Some(count), Some(out)) = (args.suggest, &args.out) {
         let file = model_file(args, &measured, fitted);
         if let Some(path) = &args.model_out {
@@ -156,6 +157,7 @@ fn model_file(args: &Args, measured: &Measured, workloads: Vec<FittedWorkload>) 
         version: software::VERSION.into(),
         seed: args.seed,
         device_type: measured.device_type.clone(),
+        is_on_cores: measured.is_on_cores,
         sources: measured.sources.clone(),
         workloads,
     }
@@ -179,6 +181,15 @@ fn fit(measured: &Measured, held_out: f64, options: &Options) -> (Vec<FittedWork
         }
     }
     (fitted, refused)
+}
+
+/// Fits the memory of each workload of the catalog.
+fn add_memory(fitted: &mut [FittedWorkload], catalog: &Catalog, is_on_cores: bool) {
+    let memory = if is_on_cores { DeviceMemory::Host } else { DeviceMemory::Own };
+    for fitted in fitted {
+        fitted.memory =
+            catalog.get(&fitted.workload).and_then(|workload| rank_memory::fit(workload, fitted, memory));
+    }
 }
 
 /// `NAME[@bN]`.

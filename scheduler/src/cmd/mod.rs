@@ -6,6 +6,7 @@
 mod explain;
 mod fidelity;
 mod fit;
+mod plan;
 mod predict;
 mod replay;
 mod rules;
@@ -37,7 +38,7 @@ use crate::{online::RunInputs, policy};
 /// Exit codes: 0 all rows are ok; 1 some row failed, jobs wait for ever, a turn was decided otherwise (`replay`), the error is
 /// larger than the limits (`fidelity --again`), or a workload has too few rows (`fit`); 2 usage, a file that does not exist, a bad
 /// definition, or a bad trace; 3 the machine lacks something (`profile doctor` says what); 4 there are no jobs, no decisions yet,
-/// or nothing that gives the answer (`predict`); 5 a file cannot be written or read; 6 a device or its driver does not answer; 130
+/// nothing that gives the answer (`predict`), or no plan that fits (`plan`); 5 a file cannot be written or read; 6 a device or its driver does not answer; 130
 /// interrupted, 129 by a terminal that was closed.
 #[derive(Parser)]
 #[command(name = "sched", version, max_term_width = 100)]
@@ -56,6 +57,7 @@ enum Command {
     Trace(trace::Args),
     Fit(fit::Args),
     Predict(predict::Args),
+    Plan(plan::Args),
     /// Print completions for a shell.
     ///
     /// Example: `sched completions bash > ~/.local/share/bash-completion/completions/sched`
@@ -82,6 +84,7 @@ pub fn main() -> ExitCode {
         Command::Trace(args) => trace::run(&args),
         Command::Fit(args) => fit::run(&args),
         Command::Predict(args) => predict::run(&args),
+        Command::Plan(args) => plan::run(&args),
         Command::Completions(completions) => completions.run(Cli::command()),
         Command::Man(man) => man.run(Cli::command()),
     };

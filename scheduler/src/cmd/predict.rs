@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use anyhow::{bail, ensure};
 use cli::table;
 use jobs::workload_lookup;
-use model::{Answer, Basis, FittedModel, Placement, Question, Setting, Subject, formula};
+use model::{Answer, FittedModel, Placement, Question, Setting, Subject, formula};
 use rig::{Exit, output};
 use schema::{
     catalog::Catalog,
-    fitted::{BasisWord, FittedWorkload, FormulaName, ModelFile, PredictedStep},
+    fitted::{FittedWorkload, ModelFile, PredictedStep},
     job::Job,
     plan::Plan,
     rows,
@@ -152,7 +152,7 @@ fn spelled_out(job: &Job, devices: &Nodes, catalog: &Catalog, file: &ModelFile) 
 }
 
 /// Cores of the host for each rank, if all rows have the same number.
-fn cpus_of(known: &FittedWorkload) -> Option<u16> {
+pub(super) fn cpus_of(known: &FittedWorkload) -> Option<u16> {
     let first = known.rows.first()?.cpus;
     first.filter(|_| known.rows.iter().all(|row| row.cpus == first))
 }
@@ -230,7 +230,7 @@ fn row(
     let nanoseconds = |seconds: f64| (seconds * 1e9).round() as u64;
     let [step_s, lo, hi] = [answer.step_s * factor, lo * factor_lo, hi * factor_hi];
     let rate = |seconds: f64| f64::from(setting.global_batch) / seconds;
-    let (basis, formula) = word(answer.basis);
+    let (basis, formula) = answer.basis.in_rows();
     PredictedStep {
         job: job.to_string(),
         device_type: device_type.into(),
@@ -247,14 +247,6 @@ fn row(
         samples_per_s_ci_hi: rate(lo),
         basis,
         formula,
-    }
-}
-
-fn word(basis: Basis) -> (BasisWord, Option<FormulaName>) {
-    match basis {
-        Basis::Measured => (BasisWord::Measured, None),
-        Basis::Formula { formula, is_extrapolated: false } => (BasisWord::Formula, Some(formula)),
-        Basis::Formula { formula, is_extrapolated: true } => (BasisWord::Extrapolated, Some(formula)),
     }
 }
 

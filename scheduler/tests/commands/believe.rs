@@ -49,6 +49,7 @@ fn model(door: &Door, name: &str, device_type: &str, workloads: &[(&str, f64)]) 
         version: "0".into(),
         seed: 1,
         device_type: device_type.into(),
+        is_on_cores: false,
         sources: vec![ModelSource { name: name_of_rows, layout: Layout::Run, rows: 4, blake3 }],
         workloads: workloads.iter().map(fitted).collect(),
     }

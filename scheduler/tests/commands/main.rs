@@ -11,6 +11,7 @@ mod history;
 mod kill;
 mod lacking;
 mod output;
+mod plan;
 mod predict;
 mod run;
 mod sim;

@@ -104,6 +104,9 @@ pub struct ModelFile {
     pub seed: u64,
     /// The type of the devices of all rows.
     pub device_type: String,
+    /// Whether the devices are cores of a host, whose memory is the host's.
+    #[serde(default)]
+    pub is_on_cores: bool,
     pub sources: Vec<ModelSource>,
     pub workloads: Vec<FittedWorkload>,
 }
@@ -132,6 +135,9 @@ pub struct FittedWorkload {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launches_differ: Option<LaunchesDiffer>,
     pub fits: Vec<FormulaFit>,
+    /// The memory of a rank; absent if too few peaks were measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryFit>,
 }
 
 /// Differences between launches of one configuration, which no prediction of a launch can be better than:
@@ -229,6 +235,23 @@ pub struct FormulaFit {
     pub held_out: Vec<FitErrors>,
 }
 
+/// Coefficients of the formula for the peak of tensor memory of a rank.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MemoryFit {
+    /// Number of rows with a measured peak.
+    pub rows: u32,
+    /// Scale of the residuals of logarithms of peaks.
+    pub scale: f64,
+    /// Half of a 95 % interval over the standard deviation, both of the logarithm.
+    pub reach: f64,
+    pub parameters: Vec<FittedParameter>,
+    /// Covariance of the logarithms of the parameters, row by row.
+    pub covariance: Vec<Vec<f64>>,
+    /// Errors on configurations that were left out of a fit, one after another.
+    pub leave_one_out: Vec<FitErrors>,
+}
+
 /// A parameter with its 95 % interval.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -323,23 +346,38 @@ impl ModelFile {
             }
             for fit in &workload.fits {
                 let of = format!("{of}: formula '{}'", fit.formula);
-                let count = fit.parameters.len();
-                let is_square =
-                    fit.covariance.len() == count && fit.covariance.iter().all(|row| row.len() == count);
-                if !is_square {
-                    return Some(format!("{of}: the covariance is not of {count} parameters"));
+                if let Some(wrong) = inconsistent(fit.scale, fit.reach, &fit.parameters, &fit.covariance) {
+                    return Some(format!("{of}: {wrong}"));
                 }
-                if !(fit.scale > 0.0 && fit.reach > 0.0) {
-                    return Some(format!("{of}: scale and reach are above 0"));
-                }
-                let is_wrong = |parameter: &&FittedParameter| {
-                    !(parameter.value > 0.0 && parameter.prior > 0.0 && parameter.prior_sd >= 0.0)
-                };
-                if let Some(parameter) = fit.parameters.iter().find(is_wrong) {
-                    return Some(format!("{of}: parameter '{}' is not above 0", parameter.name));
+            }
+            if let Some(memory) = &workload.memory {
+                let wrong = inconsistent(memory.scale, memory.reach, &memory.parameters, &memory.covariance);
+                if let Some(wrong) = wrong {
+                    return Some(format!("{of}: memory: {wrong}"));
                 }
             }
         }
         None
     }
+}
+
+/// What is wrong with the numbers of a fit.
+fn inconsistent(
+    scale: f64,
+    reach: f64,
+    parameters: &[FittedParameter],
+    covariance: &[Vec<f64>],
+) -> Option<String> {
+    let count = parameters.len();
+    if covariance.len() != count || covariance.iter().any(|row| row.len() != count) {
+        return Some(format!("the covariance is not of {count} parameters"));
+    }
+    if !(scale > 0.0 && reach > 0.0) {
+        return Some("scale and reach are not above 0".into());
+    }
+    let is_wrong = |parameter: &&FittedParameter| {
+        !(parameter.value > 0.0 && parameter.prior > 0.0 && parameter.prior_sd >= 0.0)
+    };
+    let parameter = parameters.iter().find(is_wrong)?;
+    Some(format!("parameter '{}' is not above 0", parameter.name))
 }

@@ -1,6 +1,6 @@
-//! The model states that a rank holds between two steps, in closed form.
+//! The model states that a rank holds between two steps, and the activations of a transformer, in closed form.
 //!
-//! They are counted as by Rajbhandari et al. (ZeRO, SC 2020, section 3.1). Theirs are in mixed precision; here they are in
+//! States are counted as by Rajbhandari et al. (ZeRO, SC 2020, section 3.1). Theirs are in mixed precision; here they are in
 //! fp32 under every plan, and in fp64 where plans are compared with each other. With `P` parameters of 4 bytes on a rank:
 //!
 //! | what | bytes |
@@ -14,7 +14,7 @@
 //! rank, and links are not divided among stages. Buffers, samples and the buckets of small gradients come in addition. So
 //! this is a lower bound, for a first look; the memory of a step is measured ([`schema::footprint::Footprint`]).
 
-use schema::{catalog::Optimizer, plan::Plan};
+use schema::{catalog::Optimizer, fitted::Facts, plan::Plan};
 
 /// The memory that CUDA's context and the code of its kernels take of a GPU, in addition to all tensors.
 pub const CUDA_CONTEXT_BYTES: u64 = 1 << 30;
@@ -66,6 +66,17 @@ pub fn states_bytes(
     numbers.bytes() * (parameters + state)
 }
 
+/// The activations that a sample leaves behind in the forward pass of a transformer, in bytes in fp32 and without recomputation;
+/// `None` if its layers, its sequence or its width are not known.
+///
+/// For `L` layers of width `h` on sequences of `s` tokens they are `80 s h L`. Korthikanti et al. (MLSys 2023, section 4.1) count
+/// 34 bytes for each position in 16-bit numbers, which are 68 in fp32, without the matrices of attention. Heads and embeddings come
+/// in addition, and gated networks have more; five small transformers had 65 to 100.
+pub fn activation_bytes(facts: Facts) -> Option<f64> {
+    let [layers, sequence, hidden] = [facts.layers?, facts.sequence?, facts.hidden?].map(f64::from);
+    Some(80.0 * sequence * hidden * layers)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,6 +87,13 @@ mod tests {
 
     fn plan(spelling: &str) -> Plan {
         spelling.parse().expect("canonical")
+    }
+
+    #[test]
+    fn activations_are_those_of_all_layers_of_a_transformer() {
+        let facts = Facts { parameters: None, layers: Some(4), sequence: Some(128), hidden: Some(256) };
+        assert_eq!(activation_bytes(facts), Some(10_485_760.0));
+        assert_eq!(activation_bytes(Facts { hidden: None, ..facts }), None);
     }
 
     #[test]

@@ -7,7 +7,7 @@ mod rubick_3d;
 mod tandem;
 
 use nalgebra::SVector;
-use num_dual::{DualNum, DualSVec64};
+use num_dual::{Derivative, DualNum, DualSVec64};
 use schema::fitted::FormulaName;
 
 use crate::{
@@ -45,7 +45,7 @@ pub struct Parameter {
     pub meaning: &'static str,
 }
 
-const fn parameter(name: &'static str, unit: &'static str, meaning: &'static str) -> Parameter {
+pub(crate) const fn parameter(name: &'static str, unit: &'static str, meaning: &'static str) -> Parameter {
     Parameter { name, unit, meaning }
 }
 
@@ -111,7 +111,11 @@ pub(crate) fn log_step(formula: FormulaName, logarithms: &Parameters, setting: &
     let mut values = [DualSVec64::<MOST_PARAMETERS>::from_re(0.0); MOST_PARAMETERS];
     let count = parameters(formula).len();
     for (index, value) in values.iter_mut().enumerate().take(count) {
-        *value = DualSVec64::from_re(logarithms[index]).derivative(index).exp();
+        // The exponential is its own derivative.
+        value.re = logarithms[index].exp();
+        let mut derivatives = Parameters::zeros();
+        derivatives[index] = value.re;
+        value.eps = Derivative::some(derivatives);
     }
     let Step { total, synchronised, updated } = evaluate(formula, &values[..count], setting);
     let log = |time: DualSVec64<MOST_PARAMETERS>| {
@@ -122,7 +126,7 @@ pub(crate) fn log_step(formula: FormulaName, logarithms: &Parameters, setting: &
 }
 
 /// The power mean `(x^k + y^k)^(1/k)`, which is the sum at k = 1 and the maximum for large k (Pollux, OSDI 2021, section 3.2).
-fn overlapped<D: DualNum<f64> + Copy>(x: D, y: D, k: D) -> D {
+pub(crate) fn overlapped<D: DualNum<f64> + Copy>(x: D, y: D, k: D) -> D {
     // Nothing overlaps with nothing; its logarithm would be minus infinity.
     if y.re() <= 0.0 {
         return x;

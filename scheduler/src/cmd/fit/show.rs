@@ -3,7 +3,9 @@
 use cli::table::{self, CellAlignment, Table};
 use model::{FittedModel, Observation, Options, formula, held_out, observation};
 use rig::output;
-use schema::fitted::{FitErrors, FittedParameter, FittedWorkload, FormulaFit, LaunchesDiffer, ModelFile};
+use schema::fitted::{
+    FitErrors, FittedParameter, FittedWorkload, FormulaFit, LaunchesDiffer, MemoryFit, ModelFile,
+};
 
 use crate::measured::Measured;
 
@@ -24,6 +26,9 @@ pub(super) fn show(
             add_errors(&mut errors, &first, Some(fit.scale), &fit.leave_one_out, &fit.held_out);
         }
         table::print(&errors)?;
+        if let Some(memory) = &workload.memory {
+            output::print(memory_line(memory))?;
+        }
         output::print("")?;
         table::print(&parameters(workload))?;
         output::print("")?;
@@ -50,6 +55,18 @@ fn differences(launches: Option<LaunchesDiffer>) -> String {
              (p95), {max_percent:.1} % (max)"
         )
     })
+}
+
+/// The errors of the memory of a rank.
+fn memory_line(memory: &MemoryFit) -> String {
+    let errors = memory.leave_one_out.first().map_or(String::new(), |errors| {
+        let FitErrors { mean_percent, p95_percent, max_percent, covered_percent, .. } = errors;
+        format!(
+            ", left out singly: {mean_percent:.1} % (mean), {p95_percent:.1} % (p95), {max_percent:.1} % (max), {covered_percent:.1} % \
+             inside"
+        )
+    });
+    format!(" memory of a rank: {} peaks{errors}", memory.rows)
 }
 
 fn error_table() -> Table {

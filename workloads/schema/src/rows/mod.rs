@@ -1,6 +1,7 @@
 //! The tables of a run, with one row type per file. Only this module reads and writes them.
 
 mod appended;
+mod best_plan;
 mod by_stage;
 mod change;
 mod columns;
@@ -31,6 +32,7 @@ mod table_file;
 mod totals;
 
 pub use appended::{Appender, Follower, read_appended};
+pub use best_plan::{BestPlan, MemorySource};
 pub use by_stage::ByStage;
 pub use change::{Change, Changes, Shift, Verdict};
 pub use columns::{Column, ColumnRow, Columns, Kind, dictionary};
