@@ -14,7 +14,7 @@ use crate::{
 const LEAST_SCALE: f64 = 0.03;
 
 /// Number of starting points: the priors, and draws from them.
-const STARTS: usize = 4;
+const STARTS: usize = 12;
 
 /// A standard deviation above this share of that of the prior means that the rows say nothing of a parameter.
 const UNIDENTIFIED: f64 = 0.9;
