@@ -151,7 +151,7 @@ impl<'a> Search<'a> {
         let most = self.per_node.unwrap_or(devices).clamp(1, devices);
         if plan.tp == 1 && plan.pp == 1 {
             let mut nodes = vec![most; (devices / most) as usize];
-            nodes.extend((devices % most > 0).then_some(devices % most));
+            nodes.extend(Some(devices % most).filter(|rest| *rest > 0));
             return Some(Placement::of(&nodes));
         }
         let is_possible = |each: &u32| devices.is_multiple_of(*each) && each.is_multiple_of(plan.tp.into());
