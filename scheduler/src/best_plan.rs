@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use jobs::plans::{self, memory::DeviceMemory};
-use model::{Answer, Basis, Fit, FittedModel, Placement, Setting, formula};
+use model::{Answer, FittedModel, Placement, Setting, formula};
 use schema::{
     catalog::Workload,
     fitted::{Facts, FittedRow, FittedWorkload, FormulaName, ModelFile},
@@ -80,6 +80,7 @@ impl<'a> Search<'a> {
         global_batch: u32,
     ) -> Search<'a> {
         let kind = if file.is_on_cores { DeviceMemory::Host } else { DeviceMemory::Own };
+        let of_workload = model.fits(&fitted.workload);
         let is_bf16 = |row: &FittedRow| row.plan.precision == Precision::Bf16;
         Search {
             model,
@@ -89,7 +90,7 @@ impl<'a> Search<'a> {
             memory: RankMemory::new(workload, fitted, kind),
             kind,
             knows_bf16: fitted.rows.iter().any(is_bf16),
-            formulas: asked(model.fits(&fitted.workload)),
+            formulas: of_workload.iter().map(|fit| (fit.formula, fit.values())).collect(),
             measured: fitted.rows.iter().map(|row| row.plan).collect(),
             per_node: None,
             capacity: None,
@@ -109,11 +110,7 @@ impl<'a> Search<'a> {
         let peak = self.memory.peak(plan, self.global_batch);
         let setting = self.fits(peak).then(|| self.setting(plan, cpus)).flatten()?;
         let answer = self.model.answer(&self.workload.name, &setting)?;
-        let is_asked = match answer.basis {
-            Basis::Measured => true,
-            Basis::Formula { formula, .. } => self.formulas.iter().any(|(asked, _)| *asked == formula),
-        };
-        is_asked.then_some(Choice { plan: *plan, nodes: setting.placement.nodes, answer, peak })
+        Some(Choice { plan: *plan, nodes: setting.placement.nodes, answer, peak })
     }
 
     fn setting(&self, plan: &Plan, cpus: Option<u16>) -> Option<Setting> {
@@ -249,14 +246,6 @@ impl<'a> Search<'a> {
             ..row
         }
     }
-}
-
-/// The formulas of a workload up to the one that was fitted to most rows. Those behind it have larger errors, and what they alone
-/// describe was not worth describing to the others.
-fn asked(fits: &[Fit]) -> Vec<(FormulaName, Vec<f64>)> {
-    let most = fits.iter().map(|fit| fit.rows).max();
-    let last = fits.iter().position(|fit| Some(fit.rows) == most).map_or(0, |last| last + 1);
-    fits[..last].iter().map(|fit| (fit.formula, fit.values())).collect()
 }
 
 impl Choice {

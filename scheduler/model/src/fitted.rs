@@ -84,7 +84,11 @@ impl FittedModel {
     pub fn new(file: &ModelFile) -> Result<FittedModel, OtherParameters> {
         let workload = |fitted: &FittedWorkload| {
             let rows = fitted.rows.iter().map(|row| observation(fitted.facts, row)).collect();
-            let fits = fitted.fits.iter().map(from_file).collect::<Result<_, _>>()?;
+            let mut fits = fitted.fits.iter().map(from_file).collect::<Result<Vec<Fit>, _>>()?;
+            // What the formula that describes the most rows refuses, others do not know either.
+            let most = fits.iter().map(|fit| fit.rows).max();
+            let widest = fits.iter().position(|fit| Some(fit.rows) == most);
+            fits.truncate(widest.map_or(0, |widest| widest + 1));
             let workload = Workload { facts: fitted.facts, rows, observed: Vec::new(), fits };
             Ok((fitted.workload.clone(), workload))
         };
@@ -112,7 +116,8 @@ impl FittedModel {
         self.workloads.get(workload).map(|workload| workload.facts)
     }
 
-    /// The fits of a workload, in the order in which they are asked.
+    /// The fits of a workload, in the order in which they are asked. Those after the one that describes the most rows are not asked: they
+    /// are worse where both have an answer.
     pub fn fits(&self, workload: &str) -> &[Fit] {
         self.workloads.get(workload).map_or(&[], |workload| &workload.fits)
     }
