@@ -1,4 +1,4 @@
-//! A table of what was measured, and fitted models for what was not.
+//! A table of measured step times, and fitted models for configurations without a row.
 
 use schema::rows::Warnings;
 

@@ -3,7 +3,7 @@
 
 use schema::{
     fitted::FormulaName,
-    rows::{CurvePoint, Order},
+    rows::{CurvePoint, MeasuringOrder},
 };
 
 use crate::{
@@ -74,11 +74,11 @@ impl LearningCurve {
 
     /// A point after the first configurations of each workload, and one after every further `step` of them, as long as there are
     /// others to predict. The seed decides which are the first, except in the order of the grid; it is the same for both others.
-    pub fn points(&self, order: Order, seed: u64, step: usize) -> Vec<CurvePoint> {
+    pub fn points(&self, order: MeasuringOrder, seed: u64, step: usize) -> Vec<CurvePoint> {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut orders: Vec<Vec<usize>> =
             self.workloads.iter().map(|workload| (0..workload.rows.len()).collect()).collect();
-        if order != Order::Grid {
+        if order != MeasuringOrder::Grid {
             orders.iter_mut().for_each(|order| random.shuffle(order));
         }
         let mut measured: Vec<Vec<usize>> = orders.iter().map(|order| order[..FEWEST].to_vec()).collect();
@@ -89,8 +89,8 @@ impl LearningCurve {
         while let Some(point) = self.point(order, seed, &fits, &measured) {
             points.push(point);
             let next = match order {
-                Order::Suggested => self.suggested(&fits, &measured, step),
-                Order::Random | Order::Grid => waiting.split_off(waiting.len().saturating_sub(step)),
+                MeasuringOrder::Suggested => self.suggested(&fits, &measured, step),
+                MeasuringOrder::Random | MeasuringOrder::Grid => waiting.split_off(waiting.len().saturating_sub(step)),
             };
             for Choice { design, candidate } in &next {
                 measured[*design].push(*candidate);
@@ -108,7 +108,7 @@ impl LearningCurve {
     }
 
     /// What is measured after the first configurations, the last of all first.
-    fn waiting(&self, order: Order, orders: &[Vec<usize>], random: &mut fastrand::Rng) -> Vec<Choice> {
+    fn waiting(&self, order: MeasuringOrder, orders: &[Vec<usize>], random: &mut fastrand::Rng) -> Vec<Choice> {
         let longest = orders.iter().map(Vec::len).max().unwrap_or(0);
         let turn = |place: usize| {
             let of = move |(design, order): (usize, &Vec<usize>)| {
@@ -117,7 +117,7 @@ impl LearningCurve {
             orders.iter().enumerate().filter_map(of)
         };
         let mut waiting: Vec<Choice> = (FEWEST..longest).flat_map(turn).collect();
-        if order == Order::Random {
+        if order == MeasuringOrder::Random {
             random.shuffle(&mut waiting);
         }
         waiting.reverse();
@@ -149,8 +149,8 @@ impl LearningCurve {
         fit_described(workload.formula, &rows, &self.options)
     }
 
-    /// The errors on what is not measured; `None` if all is.
-    fn point(&self, order: Order, seed: u64, fits: &[Fit], measured: &[Vec<usize>]) -> Option<CurvePoint> {
+    /// The errors on the configurations that are not measured; `None` if all of them are.
+    fn point(&self, order: MeasuringOrder, seed: u64, fits: &[Fit], measured: &[Vec<usize>]) -> Option<CurvePoint> {
         let mut percents = Vec::new();
         let (mut device_s, mut configurations) = (0.0, 0);
         for ((workload, fit), own) in self.workloads.iter().zip(fits).zip(measured) {
@@ -210,7 +210,7 @@ mod tests {
         let whole: f64 = a.iter().chain(&b).map(|row| row.device_s).sum();
         let curve = LearningCurve::new([a, b, planted(1.0)[..3].to_vec()], LAUNCHES, options);
         assert_eq!(curve.configurations(), 40, "a workload without anything to predict is left out");
-        for order in [Order::Suggested, Order::Random, Order::Grid] {
+        for order in [MeasuringOrder::Suggested, MeasuringOrder::Random, MeasuringOrder::Grid] {
             let points = curve.points(order, 7, 4);
             let counts: Vec<u32> = points.iter().map(|point| point.configurations).collect();
             assert_eq!(counts, [6, 10, 14, 18, 22, 26, 30, 34, 38], "{order}");
@@ -226,8 +226,8 @@ mod tests {
             let points = curve.points(order, seed, 40);
             (points[0].device_s, points[0].mean_percent)
         };
-        assert_eq!(first(Order::Suggested, 3), first(Order::Random, 3));
-        assert_ne!(first(Order::Random, 3), first(Order::Random, 4));
-        assert_eq!(first(Order::Grid, 3), first(Order::Grid, 4));
+        assert_eq!(first(MeasuringOrder::Suggested, 3), first(MeasuringOrder::Random, 3));
+        assert_ne!(first(MeasuringOrder::Random, 3), first(MeasuringOrder::Random, 4));
+        assert_eq!(first(MeasuringOrder::Grid, 3), first(MeasuringOrder::Grid, 4));
     }
 }

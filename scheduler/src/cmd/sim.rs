@@ -176,7 +176,7 @@ impl Args {
 fn manifest(args: &Args, policy: &str, sources: &mut Sources) -> anyhow::Result<Manifest> {
     ensure!(
         !args.rules.refit || args.progress_every.is_some(),
-        "--refit learns from reports of progress, and there are none; add --progress-every, such as --progress-every 10s"
+        "--refit learns from reports of progress; add an interval between them, such as --progress-every 10s"
     );
     let catalog = Catalog::open(&args.catalog)?;
     let pool = match args.device.is_empty() {

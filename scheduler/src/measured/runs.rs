@@ -38,7 +38,7 @@ pub(super) fn read(path: &Path, catalog: &Catalog) -> anyhow::Result<Found> {
     Ok(Found { path: path.into(), layout: Layout::Run, bytes, rows: used, launched, left_out })
 }
 
-/// How the jobs of a run were launched: medians over launches of jobs alone. `None` if there are none.
+/// How the jobs of a run were launched: medians over launches of jobs alone. `None` without such launches.
 fn launched(manifest: &Manifest, measurements: &[Measurement]) -> Option<Launches> {
     let is_launch = |row: &&Measurement| (row.status, row.group.is_none()) == (Status::Ok, true);
     let (mut steps, mut others, mut stepping) = (Vec::new(), Vec::new(), Vec::new());

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 use front_door::Door;
 use schema::{
     fitted::{ModelFile, PredictedStep},
-    rows::{self, CurvePoint, JobTable, Measurement, Order, Suggestion, Summary},
+    rows::{self, CurvePoint, JobTable, Measurement, MeasuringOrder, Suggestion, Summary},
     run_dir::RunDir,
 };
 
@@ -113,7 +113,7 @@ fn a_curve_has_the_cost_and_the_error_of_each_order() {
         *cost.entry(row.job).or_default() += f64::from(devices) * row.wall_ns.expect("it ran") as f64 / 1e9;
     }
     let of = |order, seed| points.iter().filter(move |point| (point.order, point.seed) == (order, seed));
-    for (order, seeds) in [(Order::Suggested, 20), (Order::Random, 20), (Order::Grid, 1)] {
+    for (order, seeds) in [(MeasuringOrder::Suggested, 20), (MeasuringOrder::Random, 20), (MeasuringOrder::Grid, 1)] {
         for seed in 5..5 + seeds {
             let counts: Vec<u32> = of(order, seed).map(|point| point.configurations).collect();
             let expected: Vec<u32> = (3..cost.len() as u32).step_by(12).collect();
@@ -122,11 +122,11 @@ fn a_curve_has_the_cost_and_the_error_of_each_order() {
         assert_eq!(of(order, 5 + seeds).count(), 0);
     }
     let jobs: Vec<String> = door.summaries("part").into_iter().map(|row| row.job).collect();
-    for point in of(Order::Grid, 5) {
+    for point in of(MeasuringOrder::Grid, 5) {
         let spent: f64 = jobs[..point.configurations as usize].iter().map(|job| cost[job]).sum();
         assert!((point.device_s / spent - 1.0).abs() < 1e-9, "{point:?} and {spent}");
     }
     let first = |order| of(order, 7).next().expect("there is one").clone();
-    let (suggested, random) = (first(Order::Suggested), first(Order::Random));
-    assert_eq!(CurvePoint { order: Order::Random, ..suggested }, random, "both begin with the same");
+    let (suggested, random) = (first(MeasuringOrder::Suggested), first(MeasuringOrder::Random));
+    assert_eq!(CurvePoint { order: MeasuringOrder::Random, ..suggested }, random, "both begin with the same");
 }

@@ -28,7 +28,7 @@ pub(super) const PARAMETERS: [Parameter; 12] = [
     parameter("brr", "", "its growth by a device"),
     parameter("r2", "", "cost of a ring of two nodes"),
     parameter("lr", "", "growth of synchronisation across nodes by a device"),
-    parameter("gm", "", "overlap; 0 is none"),
+    parameter("gm", "", "overlap; 0 for no overlap"),
 ];
 
 /// The batch of a rank.

@@ -24,7 +24,7 @@ pub(super) const PARAMETERS: [Parameter; 7] = [
     parameter("bl", "s", "its growth by a device"),
     parameter("an", "s", "synchronisation of two devices of different nodes"),
     parameter("bn", "s", "its growth by a device"),
-    parameter("gm", "", "overlap; 0 is none"),
+    parameter("gm", "", "overlap; 0 for no overlap"),
 ];
 
 pub(super) fn priors(observations: &[Observation]) -> Vec<Prior> {

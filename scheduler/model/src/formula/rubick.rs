@@ -27,7 +27,7 @@ use crate::{
 
 pub(super) const PARAMETERS: [Parameter; 11] = [
     parameter("k_bwd_1", "", "backward over forward passes, less 1"),
-    parameter("k_sync_1", "", "overlap of backward passes with all-reduces; 0 is none"),
+    parameter("k_sync_1", "", "overlap of backward passes with all-reduces; 0 for no overlap"),
     parameter("k_opt", "s/G", "update of 10^9 parameters on a device"),
     parameter("k_opt_off", "s/G", "update of 10^9 parameters on a core of the host"),
     parameter("k_const", "s", "rest of a step"),

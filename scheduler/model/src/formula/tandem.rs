@@ -58,7 +58,7 @@ pub(super) const PARAMETERS: [Parameter; 23] = [
     parameter("md", "", "compute beside tensor or pipeline parallelism, over that without"),
     parameter("b_intra", "GB/s", "bandwidth between devices of a node"),
     parameter("b_inter", "GB/s", "bandwidth of a network card"),
-    parameter("kk", "", "overlap of backward passes with all-reduces; 0 is none"),
+    parameter("kk", "", "overlap of backward passes with all-reduces; 0 for no overlap"),
     parameter("k_opt", "s/G", "update of 10^9 parameters on a device"),
     parameter("c0", "s/G", "update on the host, part that is not divided"),
     parameter("c1", "s/G", "update on the host, part that ranks divide"),

@@ -6,7 +6,7 @@ use anyhow::bail;
 use cli::table;
 use model::{Launches, LearningCurve, MeasuredConfiguration, Options, observation};
 use rig::{Exit, output};
-use schema::rows::{self, CurvePoint, Order};
+use schema::rows::{self, CurvePoint, MeasuringOrder};
 
 use super::busy;
 use crate::measured::{Measured, OfWorkload};
@@ -50,10 +50,10 @@ pub(super) fn run(
     }
     let step = step.unwrap_or(STEP) as usize;
     let mut points = Vec::new();
-    for order in [Order::Suggested, Order::Random, Order::Grid] {
+    for order in [MeasuringOrder::Suggested, MeasuringOrder::Random, MeasuringOrder::Grid] {
         let spinner = busy(format!("fit: {order} order"));
         // The order of the grid has no chance in it.
-        let seeds = if order == Order::Grid { 1 } else { SEEDS };
+        let seeds = if order == MeasuringOrder::Grid { 1 } else { SEEDS };
         points.extend((0..seeds).flat_map(|seed| curve.points(order, options.seed.wrapping_add(seed), step)));
         spinner.finish_and_clear();
     }
@@ -67,7 +67,7 @@ pub(super) fn run(
 }
 
 fn show(curve: &LearningCurve, points: &[CurvePoint]) -> anyhow::Result<()> {
-    let means = [Order::Suggested, Order::Random, Order::Grid].map(|order| (order, means(points, order)));
+    let means = [MeasuringOrder::Suggested, MeasuringOrder::Random, MeasuringOrder::Grid].map(|order| (order, means(points, order)));
     let whole = curve.configurations() as u32;
     let mut lines = table::new(&["order", "configurations", "device seconds", "mean error", "p95"]);
     for (order, means) in &means {
@@ -109,7 +109,7 @@ fn show(curve: &LearningCurve, points: &[CurvePoint]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn means(points: &[CurvePoint], order: Order) -> Means {
+fn means(points: &[CurvePoint], order: MeasuringOrder) -> Means {
     let mut sums: BTreeMap<u32, (f64, Mean)> = BTreeMap::new();
     for point in points.iter().filter(|point| point.order == order) {
         let (count, sum) = sums.entry(point.configurations).or_default();

@@ -58,7 +58,7 @@ pub use plain::{from_csv, to_csv};
 pub(crate) use rules::hexadecimal;
 pub use sample::{DeviceSample, HostSample, Tier};
 pub use split_key::{split_key, tested};
-pub use suggestion::{CurvePoint, Order, Suggestion};
+pub use suggestion::{CurvePoint, MeasuringOrder, Suggestion};
 pub use summary::Summary;
 pub use table::{Row, RowError, Writer, read, write};
 pub(crate) use table::{parse, row_error};

@@ -23,7 +23,7 @@ pub struct Suggestion {
 
 words! {
     /// The order in which configurations are measured.
-    Order {
+    MeasuringOrder {
         /// As `sched fit --suggest` says, with a fit to what was measured before.
         Suggested = "suggested",
         Random = "random",
@@ -32,10 +32,10 @@ words! {
     }
 }
 
-/// How wrong predictions of what is not measured yet are once some configurations are: a point of a curve.
+/// A point of a curve: the errors of predictions of the remaining configurations, once some are measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CurvePoint {
-    pub order: Order,
+    pub order: MeasuringOrder,
     /// Number of measured configurations.
     pub configurations: u32,
     /// What they cost to measure: seconds times devices.
@@ -70,7 +70,7 @@ mod tests {
         assert!(jobs.eq(all.map(|row| (row.job, Some(2)))));
 
         let point = CurvePoint {
-            order: Order::Random,
+            order: MeasuringOrder::Random,
             configurations: 26,
             device_s: 310.5,
             mean_percent: 12.25,

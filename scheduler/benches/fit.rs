@@ -1,4 +1,5 @@
-//! What it costs to fit the formulas of a workload again after an observation: at most 50 ms with 70 rows.
+//! What it costs to fit a formula to 70 rows, at most 1 s, and to fit the formulas of a workload again after an observation, at most
+//! 50 ms.
 //!
 //! The rows are those of planted parameters, and the observations are a fifth slower, of configurations that were measured and of
 //! one that was not.
@@ -48,8 +49,8 @@ fn rows() -> Vec<FittedRow> {
     plans.into_iter().map(row).collect()
 }
 
-/// A model of rows with the parameters of another fit, and a setting that it has no row of.
-fn planted() -> (FittedModel, Vec<Setting>) {
+/// Rows with the times of the parameters of another fit.
+fn planted_rows() -> Vec<FittedRow> {
     let options = Options::new(Parts::GPUS, 1);
     let mut rows = rows();
     assert_eq!(rows.len(), 70, "what the bench measures is a refit to 70 rows");
@@ -63,6 +64,13 @@ fn planted() -> (FittedModel, Vec<Setting>) {
         let setting = observation(FACTS, row).setting;
         row.step_ns = (formula::step(FormulaName::Tandem, &values, &setting).total * 1e9) as u64;
     }
+    rows
+}
+
+/// A model of the planted rows, their settings, and one that it has no row of.
+fn planted() -> (FittedModel, Vec<Setting>) {
+    let options = Options::new(Parts::GPUS, 1);
+    let rows = planted_rows();
     let mut settings: Vec<Setting> = rows.iter().map(|row| observation(FACTS, row).setting).collect();
     settings.push(Setting { global_batch: 128, ..settings[0] });
     let workload = fit_workload("bert", FACTS, rows, 0.3, &options).expect("there are enough rows");
@@ -81,6 +89,20 @@ fn planted() -> (FittedModel, Vec<Setting>) {
         workloads: vec![workload],
     };
     (FittedModel::new(&file).expect("it is of this version"), settings)
+}
+
+fn first_fit(criterion: &mut Criterion) {
+    let (rows, options) = (planted_rows(), Options::new(Parts::GPUS, 1));
+    let observations: Vec<Observation> = rows.iter().map(|row| observation(FACTS, row)).collect();
+    let mut group = criterion.benchmark_group("fit");
+    group.sample_size(10);
+    group.bench_function("a formula", |bencher| {
+        bencher.iter(|| fit(FormulaName::Tandem, black_box(&observations), &options));
+    });
+    group.bench_function("a workload, with its errors", |bencher| {
+        bencher.iter(|| fit_workload("bert", FACTS, black_box(rows.clone()), 0.5, &options));
+    });
+    group.finish();
 }
 
 fn refit(criterion: &mut Criterion) {
@@ -117,5 +139,5 @@ fn refit(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, refit);
+criterion_group!(benches, first_fit, refit);
 criterion_main!(benches);
