@@ -90,7 +90,9 @@ impl LearningCurve {
             points.push(point);
             let next = match order {
                 MeasuringOrder::Suggested => self.suggested(&fits, &measured, step),
-                MeasuringOrder::Random | MeasuringOrder::Grid => waiting.split_off(waiting.len().saturating_sub(step)),
+                MeasuringOrder::Random | MeasuringOrder::Grid => {
+                    waiting.split_off(waiting.len().saturating_sub(step))
+                }
             };
             for Choice { design, candidate } in &next {
                 measured[*design].push(*candidate);
@@ -108,7 +110,12 @@ impl LearningCurve {
     }
 
     /// What is measured after the first configurations, the last of all first.
-    fn waiting(&self, order: MeasuringOrder, orders: &[Vec<usize>], random: &mut fastrand::Rng) -> Vec<Choice> {
+    fn waiting(
+        &self,
+        order: MeasuringOrder,
+        orders: &[Vec<usize>],
+        random: &mut fastrand::Rng,
+    ) -> Vec<Choice> {
         let longest = orders.iter().map(Vec::len).max().unwrap_or(0);
         let turn = |place: usize| {
             let of = move |(design, order): (usize, &Vec<usize>)| {
@@ -150,7 +157,13 @@ impl LearningCurve {
     }
 
     /// The errors on the configurations that are not measured; `None` if all of them are.
-    fn point(&self, order: MeasuringOrder, seed: u64, fits: &[Fit], measured: &[Vec<usize>]) -> Option<CurvePoint> {
+    fn point(
+        &self,
+        order: MeasuringOrder,
+        seed: u64,
+        fits: &[Fit],
+        measured: &[Vec<usize>],
+    ) -> Option<CurvePoint> {
         let mut percents = Vec::new();
         let (mut device_s, mut configurations) = (0.0, 0);
         for ((workload, fit), own) in self.workloads.iter().zip(fits).zip(measured) {

@@ -241,3 +241,39 @@ fn published_parameters_of_rubick_predict_as_the_released_code_does() {
         assert!(mean < 25.0, "{name}: {mean}");
     }
 }
+
+/// The ten rows of the study: the placements, and which of their batches.
+#[test]
+fn ten_rows_predict_the_other_batches_and_placements() {
+    let ten: [(&[u32], f64); 10] = [
+        (&[1], 0.0),
+        (&[1], 0.25),
+        (&[1], 0.5),
+        (&[1], 1.0),
+        (&[4], 0.5),
+        (&[2, 1], 0.0),
+        (&[4, 4], 0.5),
+        (&[1, 1, 1, 1], 0.0),
+        (&[4, 4, 4, 4], 0.0),
+        (&[4, 3, 2], 0.5),
+    ];
+    for (name, most_mean) in [("cifar10", 7.5), ("bert", 4.5), ("deepspeech2", 6.5)] {
+        let Some(rows) = t4(name) else { return };
+        let mut own: Vec<Observation> = Vec::new();
+        for (placement, quantile) in ten {
+            let mut of: Vec<Observation> = rows
+                .iter()
+                .filter(|row| row.setting.placement == Placement::of(placement))
+                .copied()
+                .collect();
+            of.sort_by_key(|row| row.setting.global_batch);
+            own.push(of[((of.len() - 1) as f64 * quantile).round() as usize]);
+        }
+        let fitted = fit(FormulaName::TandemBatches, &own, &Options::new(Parts::GPUS, 1)).expect("ten rows");
+        let others: Vec<Observation> =
+            rows.iter().filter(|row| own.iter().all(|own| own.setting != row.setting)).copied().collect();
+        let (mean, most) = mean_and_most(&held_out::predict(&fitted, &others));
+        println!("{name}, from 10 rows: {mean:.2} %, at most {most:.1} %");
+        assert!(mean < most_mean, "{name}: {mean}");
+    }
+}

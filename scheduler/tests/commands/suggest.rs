@@ -113,7 +113,9 @@ fn a_curve_has_the_cost_and_the_error_of_each_order() {
         *cost.entry(row.job).or_default() += f64::from(devices) * row.wall_ns.expect("it ran") as f64 / 1e9;
     }
     let of = |order, seed| points.iter().filter(move |point| (point.order, point.seed) == (order, seed));
-    for (order, seeds) in [(MeasuringOrder::Suggested, 20), (MeasuringOrder::Random, 20), (MeasuringOrder::Grid, 1)] {
+    for (order, seeds) in
+        [(MeasuringOrder::Suggested, 20), (MeasuringOrder::Random, 20), (MeasuringOrder::Grid, 1)]
+    {
         for seed in 5..5 + seeds {
             let counts: Vec<u32> = of(order, seed).map(|point| point.configurations).collect();
             let expected: Vec<u32> = (3..cost.len() as u32).step_by(12).collect();

@@ -67,7 +67,8 @@ pub(super) fn run(
 }
 
 fn show(curve: &LearningCurve, points: &[CurvePoint]) -> anyhow::Result<()> {
-    let means = [MeasuringOrder::Suggested, MeasuringOrder::Random, MeasuringOrder::Grid].map(|order| (order, means(points, order)));
+    let means = [MeasuringOrder::Suggested, MeasuringOrder::Random, MeasuringOrder::Grid]
+        .map(|order| (order, means(points, order)));
     let whole = curve.configurations() as u32;
     let mut lines = table::new(&["order", "configurations", "device seconds", "mean error", "p95"]);
     for (order, means) in &means {
