@@ -74,7 +74,7 @@ pub(crate) const FEWEST: usize = 3;
 /// Fits a formula to the observations that it describes. Others are left out.
 ///
 /// # Errors
-/// Fails if a time is not a positive number, and if there are fewer than [`FEWEST`] different configurations.
+/// Fails if a time is not a positive number, and if there are fewer than three different configurations.
 pub fn fit(formula: FormulaName, observations: &[Observation], options: &Options) -> Result<Fit, FitError> {
     for (row, observation) in observations.iter().enumerate() {
         if !(observation.step_s > 0.0 && observation.step_s.is_finite()) {
