@@ -53,7 +53,8 @@ const fn prior(mean: f64, sd: f64) -> Prior {
 }
 
 impl Parts {
-    /// Servers with eight GPUs, joined by NVLink: means of published fits on A800 (notes of the source are in `formula::tandem`).
+    /// Servers with eight GPUs that are joined by NVLink. The values are those of fits to published iteration times of A800 GPUs
+    /// (repository AlibabaPAI/reconfigurable-dl-scheduler).
     pub const GPUS: Parts = Parts {
         launch: prior(0.045, 0.8),
         bf16: prior(0.6, 0.5),

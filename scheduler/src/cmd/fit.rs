@@ -32,9 +32,9 @@ use crate::{
 ///
 /// Each formula that describes three or more different configurations of a workload is fitted. The errors that are printed are
 /// those of predictions of rows that were left out of the fit: one configuration after another, or a hundredth of more than a
-/// hundred (left out singly), and a part of them at once (held out). The formula with the smallest error is asked first. Where a
-/// run has several launches of a configuration, their differences are printed as well, because no prediction of a launch can be
-/// better.
+/// hundred (left out singly), and a part of them at once (held out). Formulas are compared on rows that they both describe, and the
+/// one with the smallest error is asked first. Where a run has several launches of a configuration, their differences are printed as
+/// well, because no prediction of a launch can be better.
 ///
 /// Workloads with too few rows are left out, and the command exits with 1.
 ///

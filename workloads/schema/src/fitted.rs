@@ -124,7 +124,8 @@ pub struct ModelSource {
     pub blake3: String,
 }
 
-/// The fits of a workload, in the order in which they are asked: the one with the smallest error comes first.
+/// The fits of a workload, in the order in which they are asked: the one with the smallest error on rows that others describe as
+/// well comes first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FittedWorkload {
