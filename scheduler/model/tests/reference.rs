@@ -19,7 +19,7 @@ fn text(name: &str) -> Option<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/reference").join(name);
     let text = std::fs::read_to_string(&path).ok();
     if text.is_none() {
-        eprintln!("skipped: {} is not here", path.display());
+        schema::skips::skipped("published-traces", format_args!("there is no {}", path.display()));
     }
     text
 }

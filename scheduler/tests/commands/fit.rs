@@ -74,7 +74,7 @@ pub(crate) fn fitted(door: &Door, rows: &[String]) -> ModelFile {
 fn published(name: &str) -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/reference").join(name);
     if !path.is_file() {
-        schema::skips::skipped("published-times", format_args!("there is no {}", path.display()));
+        schema::skips::skipped("published-traces", format_args!("there is no {}", path.display()));
     }
     path.is_file().then_some(path)
 }
