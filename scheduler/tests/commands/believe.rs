@@ -259,7 +259,7 @@ fn a_model_that_cannot_be_used_is_refused_by_name() {
         ),
         (
             "--truth right.json --model right.json --refit",
-            "add --progress-every, such as --progress-every 10s",
+            "learns from reports of progress; add an interval between them, such as --progress-every 10s",
         ),
         ("--model right.json", "the time of a step of resnet18-mini@b8@dp1 is not known"),
     ] {
