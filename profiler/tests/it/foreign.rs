@@ -319,8 +319,7 @@ fn a_program_that_truncates_its_grant_page_harms_nobody() {
     exits(0, &door, "single --device cpu:0 --repeats 1 --steps 60 --out r --", &["python3", "train.py"]);
     let row = row(&door);
     assert_eq!((row.status, row.timing), (Status::Ok, Some(Timing::Hook)));
-    // Not those of the window alone, which is shorter if the host takes time away.
-    assert!(row.steps_total >= 20 + 60, "its steps were granted all along: {row:?}");
+    assert!(row.steps_used >= 60, "its steps were granted all along: {row:?}");
     let printed = fs::read_to_string(door.run("r").stdout_path(&row.launch, 0)).expect("its output is kept");
     assert_eq!(printed, "4\n");
     assert!(matches!(events_of(&door, &row.launch, 0).last(), Some(Event::Held { .. })));
