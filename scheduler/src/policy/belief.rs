@@ -57,6 +57,17 @@ pub(super) fn step(view: &View<'_>, job: JobId) -> Option<Prediction> {
     alone(view, job, (asked.plan, asked.devices), asked.device_type.as_deref())
 }
 
+/// The time of a step of a job alone under a plan, on these numbers of devices of each node, with these cores for each rank.
+pub(super) fn step_in(
+    view: &View<'_>,
+    (job, plan): (JobId, Option<Plan>),
+    placement: &[u32],
+    device_type: &str,
+    cpus: Option<u16>,
+) -> Option<Prediction> {
+    ask(view, (job, plan, cpus), placement, device_type, None)
+}
+
 /// The same under another plan, on the devices of that plan and of this type.
 pub(super) fn step_under(view: &View<'_>, job: JobId, plan: Plan, device_type: &str) -> Option<Prediction> {
     alone(view, job, (Some(plan), plan.ranks()), Some(device_type))
@@ -71,7 +82,7 @@ fn alone(
     let asked = view.asked_by(job);
     let is_wanted = |node: &&Node| device_type.is_none_or(|wanted| wanted == node.device_type);
     let node = view.topology.nodes_for(&asked.virtual_cluster).find(is_wanted)?;
-    ask(view, (job, plan), &on_few_nodes(node, devices), &node.device_type, None)
+    ask(view, (job, plan, asked.cpus), &on_few_nodes(node, devices), &node.device_type, None)
 }
 
 /// The time of a step of a job on these devices, alone or beside a job that shares them all. Jobs on devices are asked about under
@@ -83,7 +94,8 @@ pub(super) fn step_on(
     beside: Option<JobId>,
 ) -> Option<Prediction> {
     let device_type = view.topology.type_of(*devices.first()?);
-    ask(view, (job, plan_of(view, job)), &view.topology.placement(devices), device_type, beside)
+    let cpus = view.asked_by(job).cpus;
+    ask(view, (job, plan_of(view, job), cpus), &view.topology.placement(devices), device_type, beside)
 }
 
 /// The plan of a job on its devices, or the one that it asks for.
@@ -93,7 +105,7 @@ fn plan_of(view: &View<'_>, job: JobId) -> Option<Plan> {
 
 fn ask(
     view: &View<'_>,
-    (job, plan): (JobId, Option<Plan>),
+    (job, plan, cpus): (JobId, Option<Plan>, Option<u16>),
     placement: &[u32],
     device_type: &str,
     beside: Option<JobId>,
@@ -109,7 +121,7 @@ fn ask(
         job: asked.subject(&workload, plan, view.topology, device_type),
         placement,
         device_type,
-        cpus: asked.cpus,
+        cpus,
         co_runners: co_runner.as_slice(),
         sharing: view.sharing,
         neighbours: &[],

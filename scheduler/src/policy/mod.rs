@@ -11,6 +11,7 @@
 
 mod belief;
 mod divided;
+mod elastic;
 mod exec;
 mod fifo;
 mod greedy;
@@ -27,7 +28,7 @@ use std::collections::BTreeSet;
 
 pub use list::{build, names, program, resizes};
 pub use moves::{Move, Moves};
-use schema::{plan::Plan, units::Nanos};
+use schema::units::Nanos;
 
 use crate::{
     cluster::{Action, JobId},
@@ -89,12 +90,8 @@ impl Watch {
 
 /// Makes the action that starts a job under the plan and with the cores that it asks for.
 fn start(view: &View<'_>, job: JobId, devices: Vec<DeviceId>) -> Action {
-    start_under(view, job, devices, view.asked_by(job).plan)
-}
-
-/// Makes the action that starts a job under this plan, with the cores that it asks for.
-fn start_under(view: &View<'_>, job: JobId, devices: Vec<DeviceId>, plan: Option<Plan>) -> Action {
-    Action::Start { job, devices, cpus: view.asked_by(job).cpus, plan }
+    let asked = view.asked_by(job);
+    Action::Start { job, devices, cpus: asked.cpus, plan: asked.plan }
 }
 
 /// The text `3 jobs`, or the name of the job if there is only one.

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 
 use schema::plan::Plan;
 
-use super::start_under;
 use crate::{
     cluster::{Action, JobId},
     job::{Phase, State},
@@ -33,6 +32,8 @@ pub struct Move {
     /// The destination, in the order of ranks.
     pub devices: Vec<DeviceId>,
     pub plan: Option<Plan>,
+    /// Cores of the host for each rank, if the policy chose a number.
+    pub cpus: Option<u16>,
     /// Whether the job has left its old devices, so that its start was asked for.
     pub has_left: bool,
 }
@@ -40,8 +41,14 @@ pub struct Move {
 impl Moves {
     /// Begins a move of a job that runs or is paused. The action stops it with a checkpoint. The devices may still be in use if the
     /// jobs there are leaving by then.
-    pub fn begin(&mut self, job: JobId, devices: Vec<DeviceId>, plan: Option<Plan>) -> Action {
-        self.under_way.insert(job, Move { devices, plan, has_left: false });
+    pub fn begin(
+        &mut self,
+        job: JobId,
+        devices: Vec<DeviceId>,
+        plan: Option<Plan>,
+        cpus: Option<u16>,
+    ) -> Action {
+        self.under_way.insert(job, Move { devices, plan, cpus, has_left: false });
         Action::Stop { job, checkpoint: true }
     }
 
@@ -60,7 +67,8 @@ impl Moves {
                 State::Waiting { .. } if !to.has_left && !is_lost => {
                     to.has_left = view.changes.contains(&Change::Settled(job));
                     if to.has_left {
-                        starts.push(start_under(view, job, to.devices.clone(), to.plan));
+                        let (devices, plan, cpus) = (to.devices.clone(), to.plan, to.cpus);
+                        starts.push(Action::Start { job, devices, cpus, plan });
                     }
                     to.has_left
                 }
@@ -72,7 +80,10 @@ impl Moves {
 
     /// Takes the destinations out of a draft, so that no other job is placed there.
     pub fn hold(&self, draft: &mut Draft<'_>) {
-        self.under_way.values().for_each(|to| draft.hold(&to.devices));
+        for to in self.under_way.values() {
+            draft.hold(&to.devices);
+            draft.take_cpus(&to.devices, to.cpus);
+        }
     }
 
     /// Whether a job is moving.

@@ -41,7 +41,7 @@ impl Policy for Migrates {
         if view.changes.contains(&Change::Progressed(JobId(0))) && !self.has_moved {
             self.has_moved = true;
             draft.hold(&[DeviceId(1)]);
-            actions.push(self.moves.begin(JobId(0), vec![DeviceId(1)], self.plan));
+            actions.push(self.moves.begin(JobId(0), vec![DeviceId(1)], self.plan, None));
         }
         for (job, number) in view.jobs.iter().zip(0..) {
             let waits = matches!(job.state, State::Waiting { .. }) && !self.moves.has(JobId(number));

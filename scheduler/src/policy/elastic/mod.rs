@@ -1,0 +1,16 @@
+//! What policies that choose the plan and the resources of a job have in common.
+//!
+//! * `curve.rs`: the best plan of a job for each number of devices and cores, which is its resource-sensitivity curve;
+//! * `roster.rs`: the jobs that may be started, resized or moved now, their remaining work and the cost of restarting them;
+//! * `seats.rs`: the nodes on which numbers of devices are found;
+//! * `pursue.rs`: the actions that bring jobs to where a policy wants them.
+
+mod curve;
+mod pursue;
+mod roster;
+mod seats;
+
+pub(super) use curve::{Curve, Curves, Freedom, Level, Point};
+pub(super) use pursue::{Target, pursue};
+pub(super) use roster::{Roster, Standing, restart_s, steps_left};
+pub(super) use seats::{Seat, seat};

@@ -1,0 +1,102 @@
+//! The actions that bring jobs to where a policy wants them.
+
+use std::collections::BTreeMap;
+
+use schema::plan::Plan;
+
+use super::{super::Moves, roster::on_nodes};
+use crate::{
+    cluster::{Action, JobId},
+    job::{Placed, State},
+    topology::{DeviceId, NodeId},
+    view::View,
+};
+
+/// Where and how a job is to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::policy) struct Target {
+    /// The devices on each node.
+    pub(in crate::policy) nodes: Vec<(NodeId, u32)>,
+    pub(in crate::policy) plan: Option<Plan>,
+    pub(in crate::policy) cpus: Option<u16>,
+}
+
+impl Target {
+    /// Where and how a job runs now.
+    pub(in crate::policy) fn of(view: &View<'_>, placed: &Placed) -> Target {
+        Target { nodes: on_nodes(view, placed), plan: placed.plan, cpus: placed.cpus }
+    }
+
+    fn is_of(&self, view: &View<'_>, placed: &Placed) -> bool {
+        let mut nodes = self.nodes.clone();
+        nodes.sort_unstable();
+        nodes == on_nodes(view, placed) && self.plan == placed.plan && self.cpus == placed.cpus
+    }
+}
+
+/// Makes the actions that bring jobs to their targets. A job without one is stopped, or goes on waiting. A job that runs as it should
+/// is left alone. Jobs that are stopped come first, then those that move, and then those that start; a job that moves starts at
+/// its destination when it has left its devices, some turns later.
+///
+/// The targets are of jobs that wait, or that run and may be stopped, and together they fit: on every node, no more devices and
+/// cores are wanted than these jobs have there and than are free.
+pub(in crate::policy) fn pursue(
+    view: &View<'_>,
+    moves: &mut Moves,
+    targets: &BTreeMap<JobId, Option<Target>>,
+) -> Vec<Action> {
+    let mut draft = view.draft();
+    moves.hold(&mut draft);
+    let mut stopped = Vec::new();
+    let mut changed: Vec<(JobId, &Target, Vec<DeviceId>)> = Vec::new();
+    for (&job, target) in targets {
+        match (&view.job(job).state, target) {
+            (State::Placed(placed), None) => {
+                draft.give_back(job, &placed.devices, placed.cpus);
+                stopped.push(Action::Stop { job, checkpoint: true });
+            }
+            (State::Placed(placed), Some(target)) if !target.is_of(view, placed) => {
+                draft.give_back(job, &placed.devices, placed.cpus);
+                changed.push((job, target, kept(view, placed, target)));
+            }
+            (State::Waiting { .. }, Some(target)) => changed.push((job, target, Vec::new())),
+            _ => {}
+        }
+    }
+    changed.iter().for_each(|(_, _, kept)| draft.hold(kept));
+    let (mut moved, mut started) = (Vec::new(), Vec::new());
+    for (job, target, kept) in changed {
+        let mut devices = Vec::new();
+        for &(node, count) in &target.nodes {
+            let mut here: Vec<DeviceId> =
+                kept.iter().copied().filter(|device| view.topology.node_of(*device) == node).collect();
+            here.extend(draft.take_on(node, count - here.len() as u32));
+            here.sort_unstable();
+            devices.extend(here);
+        }
+        let wanted: u32 = target.nodes.iter().map(|(_, count)| count).sum();
+        if devices.len() < wanted as usize || !draft.has_cpus(&devices, target.cpus) {
+            // It goes on where it is, and so no other job may have its devices.
+            draft.hold(view.job(job).placed().map_or(&[], |placed| &placed.devices));
+            continue;
+        }
+        draft.take_cpus(&devices, target.cpus);
+        let Target { plan, cpus, .. } = *target;
+        match view.job(job).placed() {
+            Some(_) => moved.push(moves.begin(job, devices, plan, cpus)),
+            None => started.push(Action::Start { job, devices, cpus, plan }),
+        }
+    }
+    stopped.into_iter().chain(moved).chain(started).collect()
+}
+
+/// The devices that a job has where it is to run, as many as it is to have there.
+fn kept(view: &View<'_>, placed: &Placed, target: &Target) -> Vec<DeviceId> {
+    let mut kept = Vec::new();
+    for &(node, count) in &target.nodes {
+        let here = placed.devices.iter().filter(|device| view.topology.node_of(**device) == node);
+        let stays = here.filter(|device| !view.occupancy.is_lost(**device));
+        kept.extend(stays.take(count as usize).copied());
+    }
+    kept
+}
