@@ -44,6 +44,11 @@ impl<'a> Draft<'a> {
         self.free[usize::from(pool.0)]
     }
 
+    /// Whether a job held a device before the decision.
+    pub(crate) fn is_kept_by(&self, device: DeviceId, job: JobId) -> bool {
+        self.base.kept_by(device).contains(&job)
+    }
+
     /// Whether a job of `count` devices can be placed, in this pool or in any.
     pub fn fits(&self, count: u32, only: Option<PoolId>) -> bool {
         self.pools_among(only).any(|pool| match self.placement {

@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, bail, ensure};
 
-use super::{Policy, divided::Divided, exec, fifo, packing_fifo, sjf, srtf, tiresias};
+use super::{Policy, divided::Divided, exec, fifo, packing_fifo, rubick, sjf, srtf, tiresias};
 
 struct Entry {
     name: &'static str,
@@ -33,6 +33,14 @@ const POLICIES: &[Entry] = &[
         })
     },
     Entry::new("packing-fifo", |_| each(packing_fifo::PackingFifo::default)),
+    Entry {
+        usage: rubick::Settings::USAGE,
+        resizes: true,
+        ..Entry::new("rubick", |text| {
+            let settings = rubick::Settings::parse(text)?;
+            each(move || rubick::Rubick::new(settings.clone()))
+        })
+    },
     Entry {
         usage: ":COMMAND",
         resizes: true,

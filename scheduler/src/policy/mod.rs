@@ -20,6 +20,7 @@ mod moves;
 mod packing_fifo;
 mod queue;
 mod ranking;
+mod rubick;
 mod sjf;
 mod srtf;
 mod tiresias;

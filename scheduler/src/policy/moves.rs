@@ -80,9 +80,12 @@ impl Moves {
 
     /// Takes the destinations out of a draft, so that no other job is placed there.
     pub fn hold(&self, draft: &mut Draft<'_>) {
-        for to in self.under_way.values() {
+        for (&job, to) in &self.under_way {
             draft.hold(&to.devices);
-            draft.take_cpus(&to.devices, to.cpus);
+            // Once it starts there, its cores are counted.
+            if !draft.is_kept_by(to.devices[0], job) {
+                draft.take_cpus(&to.devices, to.cpus);
+            }
         }
     }
 

@@ -52,7 +52,7 @@ impl Freedom {
     }
 
     /// The time of a step at the quantile, in seconds. The logarithm of a predicted time is normal.
-    fn step_s(&self, predicted: Prediction) -> f64 {
+    pub(in crate::policy) fn step_s(&self, predicted: Prediction) -> f64 {
         let z = Normal::standard().inverse_cdf(self.quantile);
         let deviation = predicted.step_ns_ci.map_or(0.0, |(lo, hi)| (hi / lo).ln() / (2.0 * 1.96));
         predicted.step_ns / 1e9 * (z * deviation).exp()
@@ -103,12 +103,6 @@ impl Level {
     /// The point with the share of the cores that belongs to these devices.
     pub(in crate::policy) fn fair(&self) -> &Point {
         &self.points[self.fair]
-    }
-
-    /// The best point with at most this number of cores for each rank, or the one with the fewest.
-    pub(in crate::policy) fn within(&self, cpus: u16) -> &Point {
-        let fits = |point: &&Point| point.cpus.is_none_or(|needed| needed <= cpus);
-        self.points.iter().rev().find(fits).unwrap_or(&self.points[0])
     }
 }
 
@@ -178,6 +172,11 @@ impl Curves {
                 _ => {}
             }
         }
+    }
+
+    /// The curve of a job, if it was asked for before.
+    pub(in crate::policy) fn known(&self, job: JobId) -> Option<Rc<Curve>> {
+        self.of_jobs.get(&job).cloned()
     }
 
     /// The curve of a job.

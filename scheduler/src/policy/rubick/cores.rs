@@ -1,0 +1,231 @@
+//! The cores of a round. Cores matter to a job whose plan has work for them, which is the update of an offloaded optimizer; so each
+//! rank of any other job has the smallest number of its curve. What is left on a node goes to the jobs whose speed rises most for
+//! each core, from free cores or from jobs that lose less by giving them up.
+
+use std::collections::BTreeMap;
+
+use super::{contender::Contender, floor::Floor};
+use crate::{
+    policy::{Moves, elastic::Point},
+    topology::NodeId,
+    view::View,
+};
+
+/// The points at which jobs run, by their places in the round. A job that is not among them runs as it did before.
+pub(super) fn points(view: &View<'_>, moves: &Moves, floor: &Floor) -> BTreeMap<usize, Point> {
+    let counts = view.occupancy.counts_cpus();
+    let mut points = BTreeMap::new();
+    let mut on_one_node: BTreeMap<NodeId, Vec<Share>> = BTreeMap::new();
+    let mut elsewhere: BTreeMap<NodeId, u32> = BTreeMap::new();
+    for (place, job) in floor.jobs.iter().enumerate() {
+        let Some(has) = &job.has else { continue };
+        let Some(level) = has.level else {
+            // It goes on as it is, with the cores that it has.
+            let cpus = view.job(job.job).placed().and_then(|placed| placed.cpus).unwrap_or(0);
+            has.nodes.iter().for_each(|(node, devices)| {
+                *elsewhere.entry(*node).or_default() += u32::from(cpus) * devices
+            });
+            continue;
+        };
+        match has.nodes[..] {
+            [(node, _)] if counts => {
+                on_one_node.entry(node).or_default().push(Share::new(view, place, job, level))
+            }
+            _ => {
+                let fair = *job.curve.levels[level].fair();
+                for (node, devices) in &has.nodes {
+                    *elsewhere.entry(*node).or_default() += u32::from(fair.cpus.unwrap_or(0)) * devices;
+                }
+                if job.has_changed() {
+                    points.insert(place, fair);
+                }
+            }
+        }
+    }
+    for (node, shares) in on_one_node {
+        let Some(there) = cores_there(view, moves, floor, node) else {
+            let changed = shares.iter().filter(|share| floor.jobs[share.place].has_changed());
+            points.extend(
+                changed.map(|share| (share.place, *floor.jobs[share.place].curve.levels[share.level].fair())),
+            );
+            continue;
+        };
+        let taken = elsewhere.get(&node).copied().unwrap_or(0);
+        let mut of_node = OfNode {
+            floor,
+            shares,
+            left: i64::from(there) - i64::from(taken),
+            reserve: i64::from(floor.free_on(node)),
+        };
+        of_node.divide();
+        for share in &of_node.shares {
+            if share.has_changed(floor) {
+                points.insert(share.place, of_node.point(share));
+            }
+        }
+    }
+    points
+}
+
+/// The cores of a node that the jobs of the round may have. `None` if they are not counted.
+fn cores_there(view: &View<'_>, moves: &Moves, floor: &Floor, node: NodeId) -> Option<u32> {
+    let mut there = view.occupancy.free_cpus(node)?;
+    for job in &floor.jobs {
+        let here = job.before.iter().flat_map(|before| &before.nodes).find(|(on, _)| *on == node);
+        let cpus = view.job(job.job).placed().and_then(|placed| placed.cpus).unwrap_or(0);
+        there += here.map_or(0, |(_, devices)| devices * u32::from(cpus));
+    }
+    for (job, to) in moves.under_way() {
+        let is_counted = view.occupancy.kept_by(to.devices[0]).contains(&job);
+        let here = to.devices.iter().filter(|device| view.topology.node_of(**device) == node).count();
+        let cpus = if is_counted { 0 } else { here as u32 * u32::from(to.cpus.unwrap_or(0)) };
+        there = there.saturating_sub(cpus);
+    }
+    Some(there)
+}
+
+/// The cores of a job on one node.
+#[derive(Clone, Copy, Debug)]
+struct Share {
+    place: usize,
+    level: usize,
+    devices: u32,
+    /// The place of its point at the level.
+    point: usize,
+    /// The place of the point that it had before; `None` for a job that is started or moved anyway.
+    before: Option<usize>,
+}
+
+impl Share {
+    fn new(view: &View<'_>, place: usize, job: &Contender, level: usize) -> Share {
+        let placed = view.job(job.job).placed();
+        let points = &job.curve.levels[level].points;
+        let is_present = |point: &Point| {
+            placed.is_some_and(|placed| (placed.plan, placed.cpus) == (point.plan, point.cpus))
+        };
+        let before = points.iter().position(is_present).filter(|_| !job.has_changed());
+        Share { place, level, devices: job.devices(), point: before.unwrap_or(0), before }
+    }
+
+    fn has_changed(&self, floor: &Floor) -> bool {
+        floor.jobs[self.place].has_changed() || self.before != Some(self.point)
+    }
+}
+
+/// The jobs on a node, and its cores.
+struct OfNode<'a> {
+    floor: &'a Floor,
+    shares: Vec<Share>,
+    /// Cores of the node that no job has. Below 0 if the jobs have more than there are.
+    left: i64,
+    /// Cores that are kept for the free devices of the node, so that jobs can be started there.
+    reserve: i64,
+}
+
+/// Another point for a job, and for one that gives cores up for it.
+struct Step {
+    slope: f64,
+    taker: (usize, usize),
+    giver: Option<(usize, usize)>,
+}
+
+impl OfNode<'_> {
+    fn divide(&mut self) {
+        for share in 0..self.shares.len() {
+            self.left -= self.cores(&self.shares[share], self.shares[share].point);
+        }
+        while self.left < 0 {
+            let Some((giver, point)) = self.cheapest_giver(None) else { break };
+            self.set(giver, point);
+        }
+        while let Some(step) = self.best_step() {
+            for (share, point) in step.giver.into_iter().chain([step.taker]) {
+                self.set(share, point);
+            }
+        }
+    }
+
+    fn set(&mut self, share: usize, point: usize) {
+        let now = self.shares[share];
+        self.left += self.cores(&now, now.point) - self.cores(&now, point);
+        self.shares[share].point = point;
+    }
+
+    fn cores(&self, share: &Share, point: usize) -> i64 {
+        let cpus = self.floor.jobs[share.place].curve.levels[share.level].points[point].cpus;
+        i64::from(share.devices) * i64::from(cpus.unwrap_or(0))
+    }
+
+    fn point(&self, share: &Share) -> Point {
+        self.floor.jobs[share.place].curve.levels[share.level].points[share.point]
+    }
+
+    fn speed(&self, share: &Share, point: usize) -> f64 {
+        self.floor.jobs[share.place].speed_at_point(share.level, point)
+    }
+
+    /// The work that a change costs a job once, in seconds at the reference.
+    fn cost_of_change(&self, share: &Share) -> f64 {
+        let job = &self.floor.jobs[share.place];
+        match share.before == Some(share.point) {
+            true if job.may_restart => job.cost_of_change(),
+            true => f64::INFINITY,
+            false => 0.0,
+        }
+    }
+
+    /// The job that loses the least speed for each core by having the next smaller number, and its point then.
+    fn cheapest_giver(&self, except: Option<usize>) -> Option<(usize, usize)> {
+        let lower = |(place, share): (usize, &Share)| {
+            let point = share.point.checked_sub(1).filter(|_| Some(place) != except)?;
+            let loss = self.speed(share, share.point) - self.speed(share, point);
+            let cores = self.cores(share, share.point) - self.cores(share, point);
+            Some((loss / cores as f64, place, point))
+        };
+        let steps = self.shares.iter().enumerate().filter_map(lower);
+        steps.min_by(|(a, ..), (b, ..)| a.total_cmp(b)).map(|(_, place, point)| (place, point))
+    }
+
+    /// The step that gains the most speed for each core among those that pay.
+    fn best_step(&self) -> Option<Step> {
+        let mut best: Option<Step> = None;
+        for (place, share) in self.shares.iter().enumerate() {
+            let points = self.floor.jobs[share.place].curve.levels[share.level].points.len();
+            for point in share.point + 1..points {
+                let gain = self.speed(share, point) - self.speed(share, share.point);
+                let cores = self.cores(share, point) - self.cores(share, share.point);
+                let slope = gain / cores as f64;
+                let is_steeper = best.as_ref().is_none_or(|best| slope > best.slope);
+                if !is_steeper {
+                    continue;
+                }
+                let giver = match self.left - self.reserve >= cores {
+                    true => None,
+                    false => match self.cheapest_giver(Some(place)) {
+                        Some(giver) => Some(giver),
+                        None => continue,
+                    },
+                };
+                let (mut loss, mut once, mut given) = (0.0, self.cost_of_change(share), 0);
+                if let Some((other, lower)) = giver {
+                    let of = &self.shares[other];
+                    loss = self.speed(of, of.point) - self.speed(of, lower);
+                    once += self.cost_of_change(of);
+                    given = self.cores(of, of.point) - self.cores(of, lower);
+                    let job = &self.floor.jobs[of.place];
+                    if self.speed(of, lower) < job.guarantee * (1.0 - 1e-9) {
+                        continue;
+                    }
+                }
+                if self.left - self.reserve + given < cores {
+                    continue;
+                }
+                let seconds = self.floor.jobs[share.place].left_at(self.speed(share, point));
+                if (gain - loss) * seconds - once > 0.0 {
+                    best = Some(Step { slope, taker: (place, point), giver });
+                }
+            }
+        }
+        best
+    }
+}

@@ -1,0 +1,293 @@
+//! The devices of a round: what each node has, who has it, and what it would cost to free some.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+};
+
+use super::contender::{Contender, Has};
+use crate::{occupancy::PoolId, topology::NodeId, view::View};
+
+/// The jobs and the nodes of a round.
+pub(super) struct Floor {
+    pub(super) jobs: Vec<Contender>,
+    /// The devices of each node that the jobs of the round may have.
+    room: Vec<u32>,
+    free: Vec<u32>,
+    /// The jobs on each node, by their places in `jobs`.
+    on: Vec<Vec<usize>>,
+    nodes_of: HashMap<PoolId, Vec<NodeId>>,
+    /// The cost of freeing 0, 1, 2 .. devices of each node, for each kind of claim.
+    costs: [Vec<Vec<Cost>>; 2],
+    /// Whether jobs may be lowered for others that only gain.
+    reclaims: bool,
+}
+
+/// Why a job claims devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Claim {
+    /// It is below its guarantee: others give up what they have above their own, whatever a restart costs them.
+    Guarantee = 0,
+    /// It gains more than the others lose.
+    Gain = 1,
+}
+
+/// What others lose if devices are freed.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Cost {
+    /// Speed.
+    pub(super) loss: f64,
+    /// Work that is lost once by restarts, in seconds at the reference.
+    pub(super) once: f64,
+}
+
+impl Cost {
+    /// The work that others lose in this many seconds.
+    fn within(self, seconds: f64) -> f64 {
+        self.loss * seconds + self.once
+    }
+}
+
+/// A change of the resources of several jobs: one gets devices that are free or that others give up.
+#[derive(Clone, Debug)]
+pub(super) struct Exchange {
+    pub(super) taker: usize,
+    pub(super) has: Has,
+    /// What the jobs have that give something up; `None` if they are stopped.
+    pub(super) givers: BTreeMap<usize, Option<Has>>,
+    pub(super) cost: Cost,
+}
+
+impl Exchange {
+    /// The work gained until the taker has ended, in seconds at the reference: what it gains, less what the others lose and less the
+    /// restarts. Without givers this is above 0 exactly if the remaining steps times the gain of each exceed the time of a restart.
+    pub(super) fn benefit(&self, taker: &Contender) -> f64 {
+        let seconds = taker.left_at(self.has.speed);
+        let gained = (self.has.speed - taker.speed()) * seconds;
+        gained - self.cost.within(seconds) - taker.cost_of_change()
+    }
+}
+
+impl fmt::Display for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Claim::Guarantee => "guarantee",
+            Claim::Gain => "gain",
+        })
+    }
+}
+
+impl Floor {
+    /// `room` has the devices of each node that the jobs may have, by number.
+    pub(super) fn new(view: &View<'_>, jobs: Vec<Contender>, room: Vec<u32>, reclaims: bool) -> Floor {
+        let nodes_of = view.pools().map(|pool| (pool, view.occupancy.nodes_in(pool).collect())).collect();
+        let mut on = vec![Vec::new(); room.len()];
+        let mut free = room.clone();
+        for (place, job) in jobs.iter().enumerate() {
+            for &(node, devices) in job.has.iter().flat_map(|has| &has.nodes) {
+                free[node.0 as usize] -= devices;
+                on[node.0 as usize].push(place);
+            }
+        }
+        let costs = [Vec::new(), Vec::new()];
+        let mut floor = Floor { jobs, room, free, on, nodes_of, costs, reclaims };
+        for claim in [Claim::Guarantee, Claim::Gain] {
+            let of = |node: usize| floor.costs_of(NodeId(node as u32), claim);
+            floor.costs[claim as usize] = (0..floor.room.len()).map(of).collect();
+        }
+        floor
+    }
+
+    /// The devices of a node that no job has.
+    pub(super) fn free_on(&self, node: NodeId) -> u32 {
+        self.free[node.0 as usize]
+    }
+
+    /// The next step by which a job on a node gives up devices there: of all such steps, the one that loses the least speed for
+    /// each device. `changed` has the steps that were taken before.
+    fn cheapest_step(
+        &self,
+        node: NodeId,
+        claim: Claim,
+        except: Option<usize>,
+        changed: &BTreeMap<usize, Option<Has>>,
+    ) -> Option<(usize, Option<Has>)> {
+        let mut cheapest: Option<(f64, usize, Option<Has>)> = None;
+        for &place in self.on[node.0 as usize].iter().filter(|place| Some(**place) != except) {
+            let job = &self.jobs[place];
+            let has = match changed.get(&place) {
+                Some(has) => has.as_ref(),
+                None if claim == Claim::Guarantee || job.may_restart || job.has_changed() => job.has.as_ref(),
+                None => None,
+            };
+            let Some(has) = has else { continue };
+            let Some(to) = job.lower(has, node) else { continue };
+            let (speed, devices) = to.as_ref().map_or((0.0, 0), |to| (to.speed, to.devices));
+            let slope = (has.speed - speed) / f64::from(has.devices - devices);
+            if cheapest.as_ref().is_none_or(|(least, ..)| slope < *least) {
+                cheapest = Some((slope, place, to));
+            }
+        }
+        cheapest.map(|(_, place, to)| (place, to))
+    }
+
+    /// The cost of what jobs have given up.
+    fn cost(&self, changed: &BTreeMap<usize, Option<Has>>) -> Cost {
+        let mut cost = Cost::default();
+        for (place, to) in changed {
+            let job = &self.jobs[*place];
+            cost.loss += job.speed() - to.as_ref().map_or(0.0, |to| to.speed);
+            cost.once += job.cost_of_change();
+        }
+        cost
+    }
+
+    fn costs_of(&self, node: NodeId, claim: Claim) -> Vec<Cost> {
+        let mut free = self.free[node.0 as usize];
+        let mut costs = vec![Cost::default(); free as usize + 1];
+        let mut changed = BTreeMap::new();
+        while self.reclaims || claim == Claim::Guarantee {
+            let Some((place, to)) = self.cheapest_step(node, claim, None, &changed) else { break };
+            free += self.freed(node, place, &to, &changed);
+            changed.insert(place, to);
+            costs.resize(free as usize + 1, self.cost(&changed));
+        }
+        costs
+    }
+
+    fn freed(
+        &self,
+        node: NodeId,
+        place: usize,
+        to: &Option<Has>,
+        changed: &BTreeMap<usize, Option<Has>>,
+    ) -> u32 {
+        let has = changed.get(&place).unwrap_or(&self.jobs[place].has);
+        devices_on(has, node) - devices_on(to, node)
+    }
+
+    /// Frees devices of a node for a job, besides those that are free and its own. Returns whether as many can be freed.
+    fn free_up(
+        &self,
+        node: NodeId,
+        devices: u32,
+        (claim, taker): (Claim, usize),
+        changed: &mut BTreeMap<usize, Option<Has>>,
+    ) -> bool {
+        let own = devices_on(&self.jobs[taker].has, node);
+        let given: u32 = changed
+            .iter()
+            .map(|(place, to)| devices_on(&self.jobs[*place].has, node) - devices_on(to, node))
+            .sum();
+        let mut there = self.free[node.0 as usize] + own + given;
+        while there < devices {
+            if claim == Claim::Gain && !self.reclaims {
+                return false;
+            }
+            let Some((place, to)) = self.cheapest_step(node, claim, Some(taker), changed) else {
+                return false;
+            };
+            there += self.freed(node, place, &to, changed);
+            changed.insert(place, to);
+        }
+        true
+    }
+
+    /// The exchange that brings a job to a level at the least cost. `None` if the devices cannot be freed.
+    pub(super) fn exchange(&self, taker: usize, level: usize, claim: Claim) -> Option<Exchange> {
+        let job = &self.jobs[taker];
+        let devices = job.curve.levels[level].devices;
+        let speed = job.speed_at(level);
+        let seconds = job.left_at(speed);
+        let per_node = job.curve.per_node.max(1);
+        let (whole, rest) = (devices / per_node, devices % per_node);
+        let mut givers = BTreeMap::new();
+        let mut nodes: Vec<(NodeId, u32)> = Vec::new();
+        if whole > 0 {
+            let mut by_cost = self.nodes_by_cost(taker, per_node, claim, seconds);
+            by_cost.retain(|(.., node)| self.room[node.0 as usize] == per_node);
+            by_cost.sort_by(|(a, _, node), (b, _, other)| a.total_cmp(b).then(node.cmp(other)));
+            for (.., node) in by_cost.into_iter().take(whole as usize) {
+                self.free_up(node, per_node, (claim, taker), &mut givers).then_some(())?;
+                nodes.push((node, per_node));
+            }
+            if nodes.len() < whole as usize {
+                return None;
+            }
+        }
+        if rest > 0 {
+            let by_cost = self.nodes_by_cost(taker, rest, claim, seconds).into_iter();
+            let others = by_cost.filter(|(.., node)| nodes.iter().all(|(taken, _)| taken != node));
+            let least = others.min_by(|(a, free, node), (b, more, other)| {
+                a.total_cmp(b).then((free, node).cmp(&(more, other)))
+            });
+            let (.., node) = least?;
+            self.free_up(node, rest, (claim, taker), &mut givers).then_some(())?;
+            nodes.push((node, rest));
+        }
+        let cost = self.cost(&givers);
+        Some(Exchange { taker, has: Has { devices, nodes, speed, level: Some(level) }, givers, cost })
+    }
+
+    /// The nodes on which a job can have this many devices, each with the work that others lose by that, and with its free devices.
+    fn nodes_by_cost(
+        &self,
+        taker: usize,
+        devices: u32,
+        claim: Claim,
+        seconds: f64,
+    ) -> Vec<(f64, u32, NodeId)> {
+        let job = &self.jobs[taker];
+        let own: &[(NodeId, u32)] = job.has.as_ref().map_or(&[], |has| &has.nodes);
+        let nodes = self.nodes_of.get(&job.curve.pool).map_or(&[][..], |nodes| nodes);
+        let cost = |node: NodeId| {
+            if own.iter().any(|(on, _)| *on == node) {
+                let mut changed = BTreeMap::new();
+                let is_possible = self.free_up(node, devices, (claim, taker), &mut changed);
+                return is_possible.then(|| self.cost(&changed));
+            }
+            self.costs[claim as usize][node.0 as usize].get(devices as usize).copied()
+        };
+        let found = nodes.iter().filter_map(|&node| {
+            let cost = cost(node)?.within(seconds);
+            Some((cost, self.free[node.0 as usize], node))
+        });
+        found.collect()
+    }
+
+    /// Does an exchange. What it frees beyond need stays free.
+    pub(super) fn apply(&mut self, exchange: &Exchange) {
+        let mut touched: Vec<NodeId> = Vec::new();
+        let changes = exchange.givers.iter().map(|(place, to)| (*place, to.clone()));
+        for (place, to) in changes.chain([(exchange.taker, Some(exchange.has.clone()))]) {
+            let before = std::mem::replace(&mut self.jobs[place].has, to);
+            for &(node, devices) in before.iter().flat_map(|has| &has.nodes) {
+                self.free[node.0 as usize] += devices;
+                self.on[node.0 as usize].retain(|other| *other != place);
+                touched.push(node);
+            }
+        }
+        for place in exchange.givers.keys().copied().chain([exchange.taker]) {
+            for (node, devices) in
+                self.jobs[place].has.iter().flat_map(|has| has.nodes.clone()).collect::<Vec<_>>()
+            {
+                self.free[node.0 as usize] -= devices;
+                self.on[node.0 as usize].push(place);
+                touched.push(node);
+            }
+        }
+        // A job that has changed may be lowered by others at no further cost, wherever it is.
+        touched.sort_unstable();
+        touched.dedup();
+        for claim in [Claim::Guarantee, Claim::Gain] {
+            for &node in &touched {
+                self.costs[claim as usize][node.0 as usize] = self.costs_of(node, claim);
+            }
+        }
+    }
+}
+
+fn devices_on(has: &Option<Has>, node: NodeId) -> u32 {
+    let on = has.iter().flat_map(|has| &has.nodes).find(|(on, _)| *on == node);
+    on.map_or(0, |(_, devices)| *devices)
+}

@@ -1,0 +1,150 @@
+//! Rubick: the plan and the resources of each job are chosen together, and chosen again while it runs (Zhang et al., arXiv
+//! 2408.08586, section 5; artifact AlibabaPAI/reconfigurable-dl-scheduler).
+//!
+//! * A job is a workload with a global batch. Its plan, devices and cores are the policy's to choose if it is elastic.
+//! * `guaranteed` jobs are never to run slower than under the plan and with the resources that they ask for. The least that
+//!   gives them this speed is their minimum: the lowest level of their curve that reaches it, with no more devices than they ask
+//!   for (`contender.rs`). `best-effort` jobs may have nothing.
+//! * A round (`round.rs`) first gives guaranteed jobs their minimum, in order of arrival, at the cost of others above theirs. Then
+//!   best-effort jobs that wait are started, in order of arrival. Then devices go to the jobs whose curves rise most for each, free
+//!   ones first, then from the jobs that lose least, as long as an exchange pays: the speed gained, over the remaining time of the
+//!   job that gains, is more than the work lost by the restarts. For a job alone this is Rubick's condition: remaining steps times
+//!   the gain of each exceed the time of a restart. Speeds are relative to what a job asks for, so that those of different
+//!   workloads compare.
+//! * Of the nodes that have the devices, or whose jobs give them up, that with the least loss is taken (`floor.rs`), where the
+//!   paper goes through the nodes by their free devices. A job has part of one node, or whole nodes.
+//! * Cores follow the devices (`cores.rs`): they matter only to a plan that offloads the optimizer.
+//! * The restarts of a job, with the next one, take at most `restarts` (3 %) of the time since its first start. The value is
+//!   that of third-party notes on the paper, and not confirmed. The guarantee of another job goes before this bound.
+//! * Rounds are held when jobs arrive, end or settle, and at least `every` 60 s while jobs run.
+//! * `only=plans` (the devices that a job asks for), `only=resources` (its plan, with another degree of data parallelism) and
+//!   `only=nothing` are the paper's ablations Rubick-E, -R and -N, as far as their names explain them.
+//!
+//! Beyond the paper, `risk=Q` decides by a quantile of the predicted times, and not by their median.
+//!
+//! What the artifact does and the paper does not describe is off: `slack=1.5` (a guarantee counts as kept at two thirds of the
+//! speed), `most-restarts=5`, `shield=200000s` (older jobs are not reconfigured), and `reclaim=off` (a defect of its released
+//! round, which never takes devices from one job for another).
+
+mod contender;
+mod cores;
+mod explain;
+mod floor;
+mod round;
+mod settings;
+
+use std::collections::{BTreeMap, HashMap};
+
+use schema::units::Nanos;
+
+pub(super) use self::settings::Settings;
+use self::{contender::Contender, explain::Told, floor::Floor};
+use super::{
+    Decision, Moves, Policy,
+    elastic::{Curves, Roster, Standing, Target, pursue},
+    jobs_named,
+};
+use crate::{
+    cluster::{Action, JobId},
+    view::{Change, View},
+};
+
+pub(super) struct Rubick {
+    settings: Settings,
+    roster: Roster,
+    curves: Curves,
+    moves: Moves,
+    next_round: Nanos,
+    /// The last exchange of each job.
+    told: HashMap<JobId, Told>,
+}
+
+impl Rubick {
+    pub(super) fn new(settings: Settings) -> Rubick {
+        Rubick {
+            settings,
+            roster: Roster::default(),
+            curves: Curves::default(),
+            moves: Moves::default(),
+            next_round: Nanos::ZERO,
+            told: HashMap::new(),
+        }
+    }
+
+    /// Holds a round, and returns its actions.
+    fn round(&mut self, view: &View<'_>) -> Vec<Action> {
+        let mut jobs = Vec::new();
+        for (job, standing) in self.roster.jobs(view, &self.moves) {
+            if matches!(standing, Standing::Waits | Standing::Runs(_)) {
+                let curve = self.curves.of(view, job, &self.settings.freedom);
+                jobs.push(Contender::new(view, job, standing, curve, &self.settings));
+            }
+        }
+        let room = self.roster.room(view, &self.moves);
+        let mut floor = Floor::new(view, jobs, room, self.settings.reclaims);
+        let made = round::divide(&mut floor);
+        for (claim, exchange) in &made {
+            explain::tell(view, &floor, *claim, exchange, &mut self.told);
+        }
+        let targets = self.targets(view, &floor);
+        pursue(view, &mut self.moves, &targets)
+    }
+
+    /// Where and how the jobs of a round are to run.
+    fn targets(&self, view: &View<'_>, floor: &Floor) -> BTreeMap<JobId, Option<Target>> {
+        let points = cores::points(view, &self.moves, floor);
+        let target = |(place, job): (usize, &Contender)| {
+            let target = job.has.as_ref().and_then(|has| match points.get(&place) {
+                Some(point) => Some(Target { nodes: has.nodes.clone(), plan: point.plan, cpus: point.cpus }),
+                None => view.job(job.job).placed().map(|placed| Target::of(view, placed)),
+            });
+            (job.job, target)
+        };
+        floor.jobs.iter().enumerate().map(target).collect()
+    }
+}
+
+impl Policy for Rubick {
+    fn decide(&mut self, view: &View<'_>) -> Decision {
+        let mut actions = self.moves.refresh(view);
+        self.roster.refresh(view);
+        self.curves.refresh(view);
+        for change in view.changes {
+            if let Change::Ended(job) = change {
+                self.told.remove(job);
+            }
+        }
+        let is_news = |change: &Change| !matches!(change, Change::Progressed(_) | Change::Placed(_));
+        let mut reason = String::new();
+        if view.changes.iter().any(is_news) || view.now >= self.next_round {
+            self.next_round = view.now + self.settings.every;
+            let of_round = self.round(view);
+            reason = reason_for(view, &of_round, &self.moves);
+            actions.extend(of_round);
+        }
+        // If nothing runs, time changes nothing.
+        let mut standings = self.roster.jobs(view, &self.moves);
+        let is_busy = !actions.is_empty() || standings.any(|(_, standing)| standing != Standing::Waits);
+        Decision { actions, wake_at: is_busy.then_some(self.next_round), reason }
+    }
+
+    fn explain(&self, view: &View<'_>, job: JobId) -> String {
+        explain::text(view, job, self.curves.known(job).as_deref(), self.told.get(&job), &self.settings)
+    }
+}
+
+/// What the actions of a round do, for readers of the journal.
+fn reason_for(view: &View<'_>, actions: &[Action], moves: &Moves) -> String {
+    let (mut started, mut moved, mut stopped) = (Vec::new(), Vec::new(), Vec::new());
+    for action in actions {
+        match *action {
+            Action::Start { job, .. } => started.push(job),
+            Action::Stop { job, .. } if moves.has(job) => moved.push(job),
+            Action::Stop { job, .. } => stopped.push(job),
+            _ => {}
+        }
+    }
+    let all = [("start", started), ("reconfigure", moved), ("stop", stopped)];
+    let parts = all.iter().filter(|(_, jobs)| !jobs.is_empty());
+    parts.map(|(what, jobs)| format!("{what} {}", jobs_named(view, jobs))).collect::<Vec<_>>().join(", ")
+}
