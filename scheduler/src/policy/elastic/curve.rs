@@ -14,7 +14,7 @@ use model::Prediction;
 use schema::plan::Plan;
 use statrs::distribution::{ContinuousCDF as _, Normal};
 
-use super::super::belief;
+use super::{super::belief, Seats};
 use crate::{
     cluster::JobId,
     job::JobRequest,
@@ -67,7 +67,8 @@ fn is_same_zero(plan: Plan, own: Plan) -> bool {
 /// The curve of a job on the devices of one type.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::policy) struct Curve {
-    /// The pool of the devices: of the type that the job asks for, or of the first type of which its times are known.
+    /// The pool of the devices: of the type that the job asks for, or of the first type of which its times are known and which has
+    /// room for it in an empty cluster.
     pub(in crate::policy) pool: PoolId,
     /// Devices of a node of the pool, the largest.
     pub(in crate::policy) per_node: u32,
@@ -127,6 +128,8 @@ pub(in crate::policy) struct Curves {
     shared: HashMap<Alike, Rc<Curve>>,
     /// Plans under which a job ran out of memory.
     too_large: HashMap<JobId, BTreeSet<Plan>>,
+    /// The pool of all curves. `None` if they are of the pool that is best known of each job.
+    only: Option<PoolId>,
 }
 
 /// What the curve of a job depends on.
@@ -156,6 +159,11 @@ impl Alike {
 }
 
 impl Curves {
+    /// Curves on the devices of one pool. Of a job that may not have these, none is known.
+    pub(in crate::policy) fn in_pool(pool: PoolId) -> Curves {
+        Curves { only: Some(pool), ..Curves::default() }
+    }
+
     /// Forgets the curves that the changes of a view make wrong.
     pub(in crate::policy) fn refresh(&mut self, view: &View<'_>) {
         for change in view.changes {
@@ -185,10 +193,10 @@ impl Curves {
             return known.clone();
         }
         let curve = match self.too_large.get(&job) {
-            Some(too_large) => Rc::new(curve(view, job, freedom, too_large)),
+            Some(too_large) => Rc::new(curve(view, job, freedom, (self.only, too_large))),
             None => {
                 let alike = Alike::of(view.asked_by(job));
-                let make = || Rc::new(curve(view, job, freedom, &BTreeSet::new()));
+                let make = || Rc::new(curve(view, job, freedom, (self.only, &BTreeSet::new())));
                 self.shared.entry(alike).or_insert_with(make).clone()
             }
         };
@@ -197,21 +205,26 @@ impl Curves {
     }
 }
 
-fn curve(view: &View<'_>, job: JobId, freedom: &Freedom, too_large: &BTreeSet<Plan>) -> Curve {
+fn curve(
+    view: &View<'_>,
+    job: JobId,
+    freedom: &Freedom,
+    (only, too_large): (Option<PoolId>, &BTreeSet<Plan>),
+) -> Curve {
     let asked = view.asked_by(job);
-    let pools = view.pools().filter_map(|pool| Some((pool, largest(view, pool)?)));
+    let pools = view.pools().filter(|pool| only.is_none_or(|only| only == *pool));
+    let pools = pools.filter_map(|pool| Some((pool, largest(view, pool)?)));
     let wanted = |(_, node): &(PoolId, &Node)| {
         asked.device_type.as_ref().is_none_or(|wanted| *wanted == node.device_type)
     };
-    let mut of_pools =
-        pools.filter(wanted).map(|(pool, node)| Search { view, job, freedom, pool, node }.curve(too_large));
-    let Some(mut first) = of_pools.next() else {
-        return unknown(asked, PoolId(0), asked.devices);
-    };
-    if !first.is_known {
-        first = of_pools.find(|curve| curve.is_known).unwrap_or(first);
-    }
-    first
+    let searches: Vec<Search<'_>> =
+        pools.filter(wanted).map(|(pool, node)| Search { view, job, freedom, pool, node }).collect();
+    let known = searches.iter().map(|search| search.curve(too_large)).find(|curve| curve.is_known);
+    known.unwrap_or_else(|| {
+        let holds = |search: &&Search<'_>| search.can_hold(asked.devices, asked.cpus);
+        let search = searches.iter().find(holds).or(searches.first());
+        search.map_or_else(|| unknown(asked, PoolId(0), asked.devices), Search::unknown)
+    })
 }
 
 /// The node of a pool that has the most devices.
@@ -268,12 +281,21 @@ impl Search<'_> {
             }
         }
         if levels.is_empty() {
-            return unknown(asked, self.pool, per_node);
+            return self.unknown();
         }
         let as_asked = self.placement(asked.devices);
         let rate = |cpus| self.rate(asked.plan, as_asked.as_ref()?, cpus);
         let asked_rate = rate(asked.cpus.or(self.fair_cpus())).or_else(|| rate(asked.cpus));
         Curve { pool: self.pool, per_node, levels, asked_rate, is_known: true }
+    }
+
+    fn unknown(&self) -> Curve {
+        unknown(self.view.asked_by(self.job), self.pool, self.node.devices.len() as u32)
+    }
+
+    /// Whether the nodes of the pool would have these devices, with cores for each, if they were empty.
+    fn can_hold(&self, devices: u32, cpus: Option<u16>) -> bool {
+        Seats::empty(self.view).find(self.pool, devices, cpus).is_some()
     }
 
     /// The devices on each node: those of one node, whole nodes, or what the job asks for. `None` for any other number.
@@ -326,7 +348,8 @@ impl Search<'_> {
         let share = self.fair_cpus().or(asked);
         let within = |point: &Point| point.cpus.is_none_or(|cpus| share.is_none_or(|share| cpus <= share));
         let fair = points.iter().rposition(within).unwrap_or(0);
-        (!points.is_empty()).then_some(Level { devices, points, fair })
+        let is_there = self.can_hold(devices, points.get(fair)?.cpus);
+        is_there.then_some(Level { devices, points, fair })
     }
 
     fn rate(&self, plan: Option<Plan>, placement: &[u32], cpus: Option<u16>) -> Option<f64> {

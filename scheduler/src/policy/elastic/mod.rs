@@ -12,5 +12,5 @@ mod seats;
 
 pub(super) use curve::{Curve, Curves, Freedom, Level, Point};
 pub(super) use pursue::{Target, pursue};
-pub(super) use roster::{Roster, Standing, restart_s, steps_left};
-pub(super) use seats::{Seat, seat};
+pub(super) use roster::{Roster, Standing, on_nodes, restart_s, steps_left};
+pub(super) use seats::{Seat, Seats, seat};

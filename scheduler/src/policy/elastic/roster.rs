@@ -91,10 +91,34 @@ impl Roster {
         }
         room
     }
+
+    /// The cores of each node that the jobs have that may be stopped, and those that no other job has or will have after a move.
+    /// `None` if the number of cores of a node is not known.
+    pub(in crate::policy) fn cpus(&self, view: &View<'_>, moves: &Moves) -> Vec<Option<u32>> {
+        let nodes = (0..).take(view.topology.nodes().len()).map(NodeId);
+        let mut cpus: Vec<Option<u32>> = nodes.map(|node| view.occupancy.free_cpus(node)).collect();
+        let each = |cpus: Option<u16>| u32::from(cpus.unwrap_or_default());
+        for (job, to) in moves.under_way() {
+            // Once the job starts there, its cores are no longer free.
+            let comes = to.devices.iter().filter(|device| !view.occupancy.kept_by(**device).contains(&job));
+            for device in comes {
+                let free = &mut cpus[view.topology.node_of(*device).0 as usize];
+                *free = free.map(|free| free.saturating_sub(each(to.cpus)));
+            }
+        }
+        for (_, standing) in self.jobs(view, moves) {
+            let Standing::Runs(placed) = standing else { continue };
+            for (node, devices) in on_nodes(view, placed) {
+                let free = &mut cpus[node.0 as usize];
+                *free = free.map(|free| free + devices * each(placed.cpus));
+            }
+        }
+        cpus
+    }
 }
 
 /// The numbers of these devices on each node, in order of nodes.
-pub(super) fn on_nodes(view: &View<'_>, placed: &Placed) -> Vec<(NodeId, u32)> {
+pub(in crate::policy) fn on_nodes(view: &View<'_>, placed: &Placed) -> Vec<(NodeId, u32)> {
     let mut nodes: Vec<NodeId> = placed.devices.iter().map(|device| view.topology.node_of(*device)).collect();
     nodes.sort_unstable();
     nodes.chunk_by(|a, b| a == b).map(|same| (same[0], same.len() as u32)).collect()

@@ -1,79 +1,126 @@
-//! The nodes on which numbers of devices are found. A job has part of one node, or whole nodes and part of another.
+//! The nodes on which numbers of devices are found.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
-use crate::{cluster::JobId, occupancy::PoolId, topology::NodeId, view::View};
+use super::{super::Moves, Roster};
+use crate::{
+    cluster::JobId,
+    occupancy::{NodeRoom, PoolId, place},
+    topology::NodeId,
+    view::View,
+};
 
-/// A number of devices that a job is to have.
+/// The devices and the cores of each node that may be given to jobs.
+#[derive(Clone)]
+pub(in crate::policy) struct Seats<'a> {
+    view: &'a View<'a>,
+    devices: Vec<u32>,
+    /// `None` if the number of cores of a node is not known.
+    cpus: Vec<Option<u32>>,
+}
+
+/// A number of devices that a job is to have, with cores for each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::policy) struct Seat {
     pub(in crate::policy) job: JobId,
     pub(in crate::policy) pool: PoolId,
     pub(in crate::policy) devices: u32,
-    /// The devices of each node that it has now. Empty if it has none.
+    pub(in crate::policy) cpus: Option<u16>,
+    /// The devices of each node that it has now, if it is to have as many. Empty if not.
     pub(in crate::policy) now: Vec<(NodeId, u32)>,
 }
 
-/// The nodes for each job, and the devices that it has on them. Jobs that keep their number stay where they are; the others come
-/// after them, the largest first, each on the node with the least room in which it fits. If one does not fit that way, all are
-/// seated anew, the largest first. Jobs that still do not fit are left out. `room` has the devices of each node that may be used.
-pub(in crate::policy) fn seat(
-    view: &View<'_>,
-    room: &[u32],
-    wanted: &[Seat],
-) -> BTreeMap<JobId, Vec<(NodeId, u32)>> {
-    let stays = |seat: &&Seat| seat.now.iter().map(|(_, devices)| devices).sum::<u32>() == seat.devices;
-    let (stay, come): (Vec<&Seat>, Vec<&Seat>) = wanted.iter().partition(stays);
-    let mut free = room.to_vec();
-    let mut found: BTreeMap<JobId, Vec<(NodeId, u32)>> = BTreeMap::new();
-    for seat in stay {
-        seat.now.iter().for_each(|(node, devices)| free[node.0 as usize] -= devices);
-        found.insert(seat.job, seat.now.clone());
+impl<'a> Seats<'a> {
+    /// What the jobs have that wait or may be stopped, and what is free.
+    pub(in crate::policy) fn new(view: &'a View<'a>, roster: &Roster, moves: &Moves) -> Seats<'a> {
+        Seats { view, devices: roster.room(view, moves), cpus: roster.cpus(view, moves) }
     }
-    if seat_each(view, &mut free, come, &mut found) {
+
+    /// What the nodes of an empty cluster have.
+    pub(super) fn empty(view: &'a View<'a>) -> Seats<'a> {
+        let nodes = view.topology.nodes();
+        let counted = view.occupancy.counts_cpus();
+        let devices = nodes.iter().map(|node| node.devices.len() as u32).collect();
+        Seats { view, devices, cpus: nodes.iter().map(|node| node.facts.cpus.filter(|_| counted)).collect() }
+    }
+
+    /// The number of devices of a pool.
+    pub(in crate::policy) fn of_pool(&self, pool: PoolId) -> u32 {
+        self.view.occupancy.nodes_in(pool).map(|node| self.devices[node.0 as usize]).sum()
+    }
+
+    /// Takes devices of nodes, with cores for each.
+    pub(in crate::policy) fn take(&mut self, nodes: &[(NodeId, u32)], cpus: Option<u16>) {
+        for &(node, devices) in nodes {
+            self.devices[node.0 as usize] -= devices;
+            if let (Some(free), Some(each)) = (&mut self.cpus[node.0 as usize], cpus) {
+                *free = free.saturating_sub(devices * u32::from(each));
+            }
+        }
+    }
+
+    /// Gives back what was taken.
+    pub(in crate::policy) fn give_back(&mut self, nodes: &[(NodeId, u32)], cpus: Option<u16>) {
+        for &(node, devices) in nodes {
+            self.devices[node.0 as usize] += devices;
+            if let (Some(free), Some(each)) = (&mut self.cpus[node.0 as usize], cpus) {
+                *free += devices * u32::from(each);
+            }
+        }
+    }
+
+    /// Finds devices of a pool, with cores for each, and takes them. They are chosen as by
+    /// [`Draft::take_in`](crate::occupancy::Draft).
+    pub(in crate::policy) fn find(
+        &mut self,
+        pool: PoolId,
+        devices: u32,
+        cpus: Option<u16>,
+    ) -> Option<Vec<(NodeId, u32)>> {
+        let occupancy = self.view.occupancy;
+        let room = |node: NodeId| {
+            let (free, free_cpus) = (self.devices[node.0 as usize], self.cpus[node.0 as usize]);
+            NodeRoom::new(node, occupancy.devices_of(node), free, free_cpus, cpus)
+        };
+        let nodes = occupancy.nodes_in(pool).map(room).collect();
+        let found = place(self.view.placement, occupancy.fewest_nodes(pool, devices)?, nodes, devices)?;
+        self.take(&found, cpus);
+        Some(found)
+    }
+
+    fn has(&self, nodes: &[(NodeId, u32)], cpus: Option<u16>) -> bool {
+        nodes.iter().all(|&(node, devices)| {
+            let needed = devices * u32::from(cpus.unwrap_or_default());
+            self.devices[node.0 as usize] >= devices
+                && self.cpus[node.0 as usize].is_none_or(|free| free >= needed)
+        })
+    }
+}
+
+/// The nodes for each job, and the devices that it has on them. Jobs that keep their number stay where they are; the others come
+/// after them, the largest first. If one does not fit that way, all are seated anew, the largest first, and a job stays if it still
+/// can. Jobs that do not fit are left out.
+pub(in crate::policy) fn seat(seats: &Seats<'_>, wanted: &[Seat]) -> BTreeMap<JobId, Vec<(NodeId, u32)>> {
+    let mut in_order: Vec<&Seat> = wanted.iter().collect();
+    in_order.sort_by_key(|seat| (seat.now.is_empty(), Reverse(seat.devices), seat.job));
+    let found = seat_each(seats.clone(), &in_order);
+    if found.len() == wanted.len() {
         return found;
     }
-    let mut anew = BTreeMap::new();
-    seat_each(view, &mut room.to_vec(), wanted.iter().collect(), &mut anew);
+    in_order.sort_by_key(|seat| (Reverse(seat.devices), seat.now.is_empty(), seat.job));
+    let anew = seat_each(seats.clone(), &in_order);
     if anew.len() > found.len() { anew } else { found }
 }
 
-/// Returns whether all of them were seated.
-fn seat_each(
-    view: &View<'_>,
-    free: &mut [u32],
-    mut wanted: Vec<&Seat>,
-    found: &mut BTreeMap<JobId, Vec<(NodeId, u32)>>,
-) -> bool {
-    let count = found.len() + wanted.len();
-    wanted.sort_by_key(|seat| (Reverse(seat.devices), seat.job));
-    for seat in wanted {
-        if let Some(nodes) = nodes_for(view, free, seat) {
-            nodes.iter().for_each(|(node, devices)| free[node.0 as usize] -= devices);
-            found.insert(seat.job, nodes);
+fn seat_each(mut seats: Seats<'_>, wanted: &[&Seat]) -> BTreeMap<JobId, Vec<(NodeId, u32)>> {
+    let mut found = BTreeMap::new();
+    for Seat { job, pool, devices, cpus, now } in wanted {
+        if !now.is_empty() && seats.has(now, *cpus) {
+            seats.take(now, *cpus);
+            found.insert(*job, now.clone());
+        } else if let Some(nodes) = seats.find(*pool, *devices, *cpus) {
+            found.insert(*job, nodes);
         }
     }
-    found.len() == count
-}
-
-fn nodes_for(view: &View<'_>, free: &[u32], seat: &Seat) -> Option<Vec<(NodeId, u32)>> {
-    let of_pool = || view.occupancy.nodes_in(seat.pool).filter(|node| free[node.0 as usize] > 0);
-    let largest = view.occupancy.nodes_in(seat.pool).map(|node| view.occupancy.devices_of(node)).max()?;
-    let (whole, rest) = (seat.devices / largest, seat.devices % largest);
-    let is_whole = |node: &NodeId| free[node.0 as usize] == largest;
-    let mut nodes: Vec<(NodeId, u32)> =
-        of_pool().filter(is_whole).take(whole as usize).map(|node| (node, largest)).collect();
-    if nodes.len() < whole as usize {
-        return None;
-    }
-    if rest > 0 {
-        let fits =
-            |node: &NodeId| free[node.0 as usize] >= rest && nodes.iter().all(|(taken, _)| taken != node);
-        // A node that the job is on already costs it nothing to stay on.
-        let was_on = |node: NodeId| seat.now.iter().any(|(before, _)| *before == node);
-        let node =
-            of_pool().filter(fits).min_by_key(|node| (free[node.0 as usize], !was_on(*node), *node))?;
-        nodes.push((node, rest));
-    }
-    Some(nodes)
+    found
 }
