@@ -2,7 +2,10 @@
 
 use anyhow::{Context as _, bail, ensure};
 
-use super::{Policy, divided::Divided, exec, fifo, packing_fifo, rubick, sjf, srtf, tiresias};
+use super::{
+    Policy, divided::Divided, elastic, elastic_fifo, exec, fifo, optimus, packing_fifo, pollux_fixed_batch,
+    rubick, sia, sjf, srtf, tiresias,
+};
 
 struct Entry {
     name: &'static str,
@@ -33,6 +36,31 @@ const POLICIES: &[Entry] = &[
         })
     },
     Entry::new("packing-fifo", |_| each(packing_fifo::PackingFifo::default)),
+    Entry { resizes: true, ..Entry::new("elastic-fifo", |_| each(elastic_fifo::ElasticFifo::new)) },
+    Entry {
+        usage: "[:every=TIME]",
+        resizes: true,
+        ..Entry::new("optimus", |text| {
+            let settings = elastic::Settings::parse(text, [])?;
+            each(move || optimus::Optimus::new(&settings))
+        })
+    },
+    Entry {
+        usage: "[:every=TIME][:p=NUMBER][:lambda=NUMBER]",
+        resizes: true,
+        ..Entry::new("sia", |text| {
+            let settings = sia::settings(text)?;
+            each(move || sia::Sia::new(&settings))
+        })
+    },
+    Entry {
+        usage: "[:every=TIME]",
+        resizes: true,
+        ..Entry::new("pollux-fixed-batch", |text| {
+            let settings = elastic::Settings::parse(text, [])?;
+            each(move || pollux_fixed_batch::PolluxFixedBatch::new(&settings))
+        })
+    },
     Entry {
         usage: rubick::Settings::USAGE,
         resizes: true,
@@ -99,9 +127,20 @@ mod tests {
 
     #[test]
     fn policies_are_built_by_name_and_errors_say_what_to_write() {
-        for name in
-            ["fifo", "fifo-backfill", "sjf", "srtf", "tiresias", "tiresias:1h/4h:promote=8", "packing-fifo"]
-        {
+        for name in [
+            "fifo",
+            "fifo-backfill",
+            "sjf",
+            "srtf",
+            "tiresias",
+            "tiresias:1h/4h:promote=8",
+            "packing-fifo",
+            "elastic-fifo",
+            "optimus",
+            "optimus:every=10m",
+            "sia:p=1:lambda=0.5:every=6m",
+            "pollux-fixed-batch:every=500ms",
+        ] {
             assert!(build(name).is_ok(), "{name}");
         }
         for (name, message) in [
@@ -120,6 +159,22 @@ mod tests {
             ),
             ("tiresias:promote=0", "policy 'tiresias:promote=0'; write "),
             ("tiresias:promote=2:5s", "policy 'tiresias:promote=2:5s'; write "),
+            (
+                "optimus:every=0s",
+                "policy 'optimus:every=0s'; write optimus[:every=TIME]: every needs at least 100ms",
+            ),
+            (
+                "optimus:every",
+                "policy 'optimus:every'; write optimus[:every=TIME]: every needs a time, such as every=60s",
+            ),
+            (
+                "sia:p=0",
+                "policy 'sia:p=0'; write sia[:every=TIME][:p=NUMBER][:lambda=NUMBER]: p needs a number that",
+            ),
+            (
+                "sia:q=1",
+                "policy 'sia:q=1'; write sia[:every=TIME][:p=NUMBER][:lambda=NUMBER]: 'q=1' is no setting",
+            ),
             ("exec", "policy 'exec'; write exec:COMMAND: no program is named"),
             (
                 "exec:./no-such-program",

@@ -16,6 +16,7 @@ use scheduler::{
     policy::{self, Policy},
     sim::Sim,
     testbed::{ResumePoint, Testbed},
+    view::Known,
 };
 use schema::{
     decision::{Action, Happened, Turn},
@@ -117,7 +118,8 @@ fn turns(
     policy: &mut dyn Policy,
     cluster: &mut dyn Cluster,
 ) -> (Vec<Turn>, Vec<Outcome>) {
-    let mut engine = Engine::new(&run.topology, &run.jobs, belief, run.engine.clone());
+    let known = Known { costs: Some(&Costs), plans: Some(&run.plans), history: &[] };
+    let mut engine = Engine::new(&run.topology, &run.jobs, belief, run.engine.clone()).knowing(known);
     engine.refuse_for_lack_of_cpus(run.engine.placement);
     let mut turns: Vec<Turn> = Vec::new();
     let outcomes = engine::run(&mut engine, cluster, policy, &mut turns);
@@ -168,8 +170,19 @@ fn check(run: &RandomRun, seed: u64, seen: &mut Seen, build: &dyn Fn() -> Box<dy
 
 #[test]
 fn every_policy_decides_the_same_on_a_testbed_as_on_a_simulated_cluster() {
-    let names =
-        ["fifo", "fifo-backfill", "sjf", "srtf", "tiresias:10s", "tiresias:5s/30s:promote=2", "packing-fifo"];
+    let names = [
+        "fifo",
+        "fifo-backfill",
+        "sjf",
+        "srtf",
+        "tiresias:10s",
+        "tiresias:5s/30s:promote=2",
+        "packing-fifo",
+        "elastic-fifo",
+        "optimus:every=7s",
+        "sia:every=5s",
+        "pollux-fixed-batch:every=4s",
+    ];
     // The decisions of an external program are not compared.
     for known in policy::names().filter(|known| !known.starts_with("exec")) {
         let kind = known.split(['[', ':']).next();
@@ -193,6 +206,8 @@ fn every_policy_decides_the_same_on_a_testbed_as_on_a_simulated_cluster() {
     }
     seen.assert(&[
         ("starts", 10_000),
+        ("reshaped", 700),
+        ("resized", 120),
         ("spread", 2_000),
         ("old devices", 2_000),
         ("cpus", 5_000),

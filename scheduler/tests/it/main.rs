@@ -6,6 +6,7 @@ mod admission;
 mod bench;
 mod conformance;
 mod cpus;
+mod elastic_baselines;
 mod endings;
 mod exec;
 mod invariants;

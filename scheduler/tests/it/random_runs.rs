@@ -1,15 +1,18 @@
 //! Random clusters, traces, step times and settings, for tests that compare two worlds.
 
 use fastrand::Rng;
+use jobs::plans::Judgement;
 use model::{BeliefError, Prediction, Question, Subject, Throughput};
 use scheduler::{
     engine,
     job::{JobRequest, Payload},
+    legal_plans::LegalPlans,
     sim::{Cost, Faults, Settings, SwitchCosts},
     topology::Topology,
 };
 use schema::{
-    cluster::NodeFacts, manifest::AlikeNodes, placement::Placement, sharing::Sharing, units::Nanos,
+    catalog::Catalog, cluster::NodeFacts, manifest::AlikeNodes, placement::Placement, sharing::Sharing,
+    units::Nanos,
 };
 
 use crate::{
@@ -82,6 +85,8 @@ impl SwitchCosts for Costs {
 pub(crate) struct RandomRun {
     pub(crate) topology: Topology,
     pub(crate) jobs: Vec<JobRequest>,
+    /// The plans of elastic jobs.
+    pub(crate) plans: LegalPlans,
     pub(crate) truth: Truth,
     /// What the policy believes: the truth, or the truth with errors.
     pub(crate) belief: Box<dyn Throughput>,
@@ -95,6 +100,8 @@ impl RandomRun {
         let mut random = Rng::with_seed(seed);
         let topology = topology(&mut random);
         let jobs = jobs(&mut random, &topology);
+        let fits = |_: &_, _, _: &_, _: &[_]| Judgement::default();
+        let plans = LegalPlans::new(&jobs, &Catalog::embedded(), &topology, fits);
         let truth = Truth { minds_neighbours: random.bool() };
         let is_mistaken = random.bool();
         let belief: Box<dyn Throughput> = match is_mistaken {
@@ -114,7 +121,7 @@ impl RandomRun {
         let sharing: Sharing = modes[random.usize(..6)].parse().expect("it is a mode");
         let settings = Settings { sharing: sharing.clone(), ..settings };
         let engine = engine::Settings { placement, sharing, ..engine::Settings::default() };
-        RandomRun { topology, jobs, truth, belief, is_mistaken, settings, engine }
+        RandomRun { topology, jobs, plans, truth, belief, is_mistaken, settings, engine }
     }
 }
 
