@@ -139,6 +139,9 @@ mod tests {
             "optimus",
             "optimus:every=10m",
             "sia:p=1:lambda=0.5:every=6m",
+            "rubick",
+            "rubick:risk=0.9:only=plans:restarts=5%:every=30s",
+            "rubick:slack=1.5:most-restarts=5:shield=200000s:reclaim=off",
             "pollux-fixed-batch:every=500ms",
         ] {
             assert!(build(name).is_ok(), "{name}");
@@ -171,6 +174,12 @@ mod tests {
                 "sia:p=0",
                 "policy 'sia:p=0'; write sia[:every=TIME][:p=NUMBER][:lambda=NUMBER]: p needs a number that",
             ),
+            (
+                "rubick:risk=1",
+                "policy 'rubick:risk=1'; write rubick[:every=TIME][:only=plans|resources|nothing]",
+            ),
+            ("rubick:only=all", "policy 'rubick:only=all'; write rubick"),
+            ("rubick:risk=0.9:risk=0.8", "policy 'rubick:risk=0.9:risk=0.8'; write rubick"),
             (
                 "sia:q=1",
                 "policy 'sia:q=1'; write sia[:every=TIME][:p=NUMBER][:lambda=NUMBER]: 'q=1' is no setting",

@@ -180,6 +180,7 @@ fn every_policy_decides_the_same_on_a_testbed_as_on_a_simulated_cluster() {
         "packing-fifo",
         "elastic-fifo",
         "optimus:every=7s",
+        "rubick",
         "sia:every=5s",
         "pollux-fixed-batch:every=4s",
     ];

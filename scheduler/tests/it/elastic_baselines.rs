@@ -23,6 +23,7 @@ use schema::{
     manifest::AlikeNodes,
     placement::Placement,
     rows::{Outcome, Status},
+    trace::Class,
     units::Nanos,
 };
 
@@ -350,7 +351,7 @@ fn clusters() -> [Topology; 2] {
 #[test]
 fn nothing_that_an_elastic_policy_asks_for_is_refused() {
     let rates = Rates(vec![LINEAR, POOR, FLAT, GOOD]);
-    for policy in POLICIES {
+    for policy in POLICIES.into_iter().chain(["rubick:restarts=100%"]) {
         let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
         for (seed, topology) in (0..40).zip(clusters().iter().cycle()) {
             let mut random = fastrand::Rng::with_seed(seed);
@@ -367,6 +368,7 @@ fn nothing_that_an_elastic_policy_asks_for_is_refused() {
                 job.cpus = random.bool().then(|| random.u16(1..3));
                 job.device_type = (random.u8(..4) == 0).then(|| "GPU".into());
                 job.virtual_cluster = if random.u8(..3) == 0 { "b" } else { "a" }.into();
+                job.class = if random.bool() { Class::Guaranteed } else { Class::BestEffort };
             }
             let faults = Faults { launch_mtbf_ns: Some(90e9), ..Faults::default() };
             let progress_every = Some(Nanos(2 * SECOND));

@@ -5,14 +5,11 @@
 use std::collections::BTreeMap;
 
 use super::{contender::Contender, floor::Floor};
-use crate::{
-    policy::{Moves, elastic::Point},
-    topology::NodeId,
-    view::View,
-};
+use crate::{policy::elastic::Point, topology::NodeId, view::View};
 
-/// The points at which jobs run, by their places in the round. A job that is not among them runs as it did before.
-pub(super) fn points(view: &View<'_>, moves: &Moves, floor: &Floor) -> BTreeMap<usize, Point> {
+/// The points at which jobs run, by their places in the round; `None` for a job that cannot be started for lack of cores. A job that
+/// is not among them runs as it did before. `cpus` has the cores of each node that the jobs may have, where they are counted.
+pub(super) fn points(view: &View<'_>, cpus: &[Option<u32>], floor: &Floor) -> BTreeMap<usize, Option<Point>> {
     let counts = view.occupancy.counts_cpus();
     let mut points = BTreeMap::new();
     let mut on_one_node: BTreeMap<NodeId, Vec<Share>> = BTreeMap::new();
@@ -33,21 +30,30 @@ pub(super) fn points(view: &View<'_>, moves: &Moves, floor: &Floor) -> BTreeMap<
             }
             _ => {
                 let fair = *job.curve.levels[level].fair();
+                let needed = |devices: u32| u32::from(fair.cpus.unwrap_or(0)) * devices;
+                let lacks = |(node, devices): &(NodeId, u32)| {
+                    let taken = elsewhere.get(node).copied().unwrap_or(0);
+                    cpus[node.0 as usize].is_some_and(|cpus| cpus < taken + needed(*devices))
+                };
+                if job.before.is_none() && has.nodes.iter().any(lacks) {
+                    points.insert(place, None);
+                    continue;
+                }
                 for (node, devices) in &has.nodes {
-                    *elsewhere.entry(*node).or_default() += u32::from(fair.cpus.unwrap_or(0)) * devices;
+                    *elsewhere.entry(*node).or_default() += needed(*devices);
                 }
                 if job.has_changed() {
-                    points.insert(place, fair);
+                    points.insert(place, Some(fair));
                 }
             }
         }
     }
     for (node, shares) in on_one_node {
-        let Some(there) = cores_there(view, moves, floor, node) else {
-            let changed = shares.iter().filter(|share| floor.jobs[share.place].has_changed());
-            points.extend(
-                changed.map(|share| (share.place, *floor.jobs[share.place].curve.levels[share.level].fair())),
-            );
+        let Some(there) = cpus[node.0 as usize] else {
+            for share in shares.iter().filter(|share| floor.jobs[share.place].has_changed()) {
+                let level = &floor.jobs[share.place].curve.levels[share.level];
+                points.insert(share.place, Some(*level.fair()));
+            }
             continue;
         };
         let taken = elsewhere.get(&node).copied().unwrap_or(0);
@@ -60,28 +66,11 @@ pub(super) fn points(view: &View<'_>, moves: &Moves, floor: &Floor) -> BTreeMap<
         of_node.divide();
         for share in &of_node.shares {
             if share.has_changed(floor) {
-                points.insert(share.place, of_node.point(share));
+                points.insert(share.place, (!share.is_dropped).then(|| of_node.point(share)));
             }
         }
     }
     points
-}
-
-/// The cores of a node that the jobs of the round may have. `None` if they are not counted.
-fn cores_there(view: &View<'_>, moves: &Moves, floor: &Floor, node: NodeId) -> Option<u32> {
-    let mut there = view.occupancy.free_cpus(node)?;
-    for job in &floor.jobs {
-        let here = job.before.iter().flat_map(|before| &before.nodes).find(|(on, _)| *on == node);
-        let cpus = view.job(job.job).placed().and_then(|placed| placed.cpus).unwrap_or(0);
-        there += here.map_or(0, |(_, devices)| devices * u32::from(cpus));
-    }
-    for (job, to) in moves.under_way() {
-        let is_counted = view.occupancy.kept_by(to.devices[0]).contains(&job);
-        let here = to.devices.iter().filter(|device| view.topology.node_of(**device) == node).count();
-        let cpus = if is_counted { 0 } else { here as u32 * u32::from(to.cpus.unwrap_or(0)) };
-        there = there.saturating_sub(cpus);
-    }
-    Some(there)
 }
 
 /// The cores of a job on one node.
@@ -94,6 +83,8 @@ struct Share {
     point: usize,
     /// The place of the point that it had before; `None` for a job that is started or moved anyway.
     before: Option<usize>,
+    /// Whether it is not started, because there are too few cores.
+    is_dropped: bool,
 }
 
 impl Share {
@@ -104,7 +95,7 @@ impl Share {
             placed.is_some_and(|placed| (placed.plan, placed.cpus) == (point.plan, point.cpus))
         };
         let before = points.iter().position(is_present).filter(|_| !job.has_changed());
-        Share { place, level, devices: job.devices(), point: before.unwrap_or(0), before }
+        Share { place, level, devices: job.devices(), point: before.unwrap_or(0), before, is_dropped: false }
     }
 
     fn has_changed(&self, floor: &Floor) -> bool {
@@ -137,6 +128,13 @@ impl OfNode<'_> {
         while self.left < 0 {
             let Some((giver, point)) = self.cheapest_giver(None) else { break };
             self.set(giver, point);
+        }
+        for share in (0..self.shares.len()).rev() {
+            let Share { place, point, .. } = self.shares[share];
+            if self.left < 0 && self.floor.jobs[place].before.is_none() {
+                self.left += self.cores(&self.shares[share], point);
+                self.shares[share].is_dropped = true;
+            }
         }
         while let Some(step) = self.best_step() {
             for (share, point) in step.giver.into_iter().chain([step.taker]) {
@@ -177,7 +175,7 @@ impl OfNode<'_> {
     /// The job that loses the least speed for each core by having the next smaller number, and its point then.
     fn cheapest_giver(&self, except: Option<usize>) -> Option<(usize, usize)> {
         let lower = |(place, share): (usize, &Share)| {
-            let point = share.point.checked_sub(1).filter(|_| Some(place) != except)?;
+            let point = share.point.checked_sub(1).filter(|_| Some(place) != except && !share.is_dropped)?;
             let loss = self.speed(share, share.point) - self.speed(share, point);
             let cores = self.cores(share, share.point) - self.cores(share, point);
             Some((loss / cores as f64, place, point))
@@ -189,7 +187,7 @@ impl OfNode<'_> {
     /// The step that gains the most speed for each core among those that pay.
     fn best_step(&self) -> Option<Step> {
         let mut best: Option<Step> = None;
-        for (place, share) in self.shares.iter().enumerate() {
+        for (place, share) in self.shares.iter().enumerate().filter(|(_, share)| !share.is_dropped) {
             let points = self.floor.jobs[share.place].curve.levels[share.level].points.len();
             for point in share.point + 1..points {
                 let gain = self.speed(share, point) - self.speed(share, share.point);

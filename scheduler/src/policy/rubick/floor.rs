@@ -1,6 +1,7 @@
 //! The devices of a round: what each node has, who has it, and what it would cost to free some.
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, HashMap},
     fmt,
 };
@@ -11,8 +12,10 @@ use crate::{occupancy::PoolId, topology::NodeId, view::View};
 /// The jobs and the nodes of a round.
 pub(super) struct Floor {
     pub(super) jobs: Vec<Contender>,
-    /// The devices of each node that the jobs of the round may have.
-    room: Vec<u32>,
+    /// The devices of each node, free or not.
+    sizes: Vec<u32>,
+    /// Of each pool, the devices of the largest node, of the two largest together, and so on.
+    largest: HashMap<PoolId, Vec<u32>>,
     free: Vec<u32>,
     /// The jobs on each node, by their places in `jobs`.
     on: Vec<Vec<usize>>,
@@ -80,9 +83,21 @@ impl fmt::Display for Claim {
 impl Floor {
     /// `room` has the devices of each node that the jobs may have, by number.
     pub(super) fn new(view: &View<'_>, jobs: Vec<Contender>, room: Vec<u32>, reclaims: bool) -> Floor {
-        let nodes_of = view.pools().map(|pool| (pool, view.occupancy.nodes_in(pool).collect())).collect();
+        let nodes_of: HashMap<PoolId, Vec<NodeId>> =
+            view.pools().map(|pool| (pool, view.occupancy.nodes_in(pool).collect())).collect();
+        let sizes: Vec<u32> = view.topology.nodes().iter().map(|node| node.devices.len() as u32).collect();
+        let largest = nodes_of.iter().map(|(pool, nodes)| {
+            let mut of_nodes: Vec<u32> = nodes.iter().map(|node| sizes[node.0 as usize]).collect();
+            of_nodes.sort_unstable_by_key(|size| Reverse(*size));
+            let sums = of_nodes.iter().scan(0, |sum, size| {
+                *sum += size;
+                Some(*sum)
+            });
+            (*pool, sums.collect())
+        });
+        let largest = largest.collect();
         let mut on = vec![Vec::new(); room.len()];
-        let mut free = room.clone();
+        let mut free = room;
         for (place, job) in jobs.iter().enumerate() {
             for &(node, devices) in job.has.iter().flat_map(|has| &has.nodes) {
                 free[node.0 as usize] -= devices;
@@ -90,10 +105,10 @@ impl Floor {
             }
         }
         let costs = [Vec::new(), Vec::new()];
-        let mut floor = Floor { jobs, room, free, on, nodes_of, costs, reclaims };
+        let mut floor = Floor { jobs, sizes, largest, free, on, nodes_of, costs, reclaims };
         for claim in [Claim::Guarantee, Claim::Gain] {
             let of = |node: usize| floor.costs_of(NodeId(node as u32), claim);
-            floor.costs[claim as usize] = (0..floor.room.len()).map(of).collect();
+            floor.costs[claim as usize] = (0..floor.sizes.len()).map(of).collect();
         }
         floor
     }
@@ -146,8 +161,10 @@ impl Floor {
         let mut free = self.free[node.0 as usize];
         let mut costs = vec![Cost::default(); free as usize + 1];
         let mut changed = BTreeMap::new();
-        while self.reclaims || claim == Claim::Guarantee {
-            let Some((place, to)) = self.cheapest_step(node, claim, None, &changed) else { break };
+        if claim == Claim::Gain && !self.reclaims {
+            return costs;
+        }
+        while let Some((place, to)) = self.cheapest_step(node, claim, None, &changed) {
             free += self.freed(node, place, &to, &changed);
             changed.insert(place, to);
             costs.resize(free as usize + 1, self.cost(&changed));
@@ -199,48 +216,66 @@ impl Floor {
         let devices = job.curve.levels[level].devices;
         let speed = job.speed_at(level);
         let seconds = job.left_at(speed);
-        let per_node = job.curve.per_node.max(1);
-        let (whole, rest) = (devices / per_node, devices % per_node);
         let mut givers = BTreeMap::new();
         let mut nodes: Vec<(NodeId, u32)> = Vec::new();
+        let mut left = devices;
+        // All nodes but the last are whole ones, the largest first, so that there are as few as can be.
+        let whole = self.fewest_nodes(job.curve.pool, devices)? - 1;
         if whole > 0 {
-            let mut by_cost = self.nodes_by_cost(taker, per_node, claim, seconds);
-            by_cost.retain(|(.., node)| self.room[node.0 as usize] == per_node);
-            by_cost.sort_by(|(a, _, node), (b, _, other)| a.total_cmp(b).then(node.cmp(other)));
-            for (.., node) in by_cost.into_iter().take(whole as usize) {
-                self.free_up(node, per_node, (claim, taker), &mut givers).then_some(())?;
-                nodes.push((node, per_node));
+            let mut sizes = self.whole_nodes_by_cost(taker, claim, seconds);
+            sizes.sort_by(|(size, cost, node), (other_size, other_cost, other)| {
+                other_size.cmp(size).then(cost.total_cmp(other_cost)).then(node.cmp(other))
+            });
+            for (size, _, node) in sizes.into_iter().take(whole) {
+                self.free_up(node, size, (claim, taker), &mut givers).then_some(())?;
+                nodes.push((node, size));
+                left = left.checked_sub(size)?;
             }
-            if nodes.len() < whole as usize {
+            if nodes.len() < whole {
                 return None;
             }
         }
-        if rest > 0 {
-            let by_cost = self.nodes_by_cost(taker, rest, claim, seconds).into_iter();
+        if left > 0 {
+            let by_cost = self.nodes_by_cost(taker, |_| left, claim, seconds);
             let others = by_cost.filter(|(.., node)| nodes.iter().all(|(taken, _)| taken != node));
             let least = others.min_by(|(a, free, node), (b, more, other)| {
                 a.total_cmp(b).then((free, node).cmp(&(more, other)))
             });
             let (.., node) = least?;
-            self.free_up(node, rest, (claim, taker), &mut givers).then_some(())?;
-            nodes.push((node, rest));
+            self.free_up(node, left, (claim, taker), &mut givers).then_some(())?;
+            nodes.push((node, left));
         }
         let cost = self.cost(&givers);
         Some(Exchange { taker, has: Has { devices, nodes, speed, level: Some(level) }, givers, cost })
+    }
+
+    /// The nodes of which a job can have all devices, each with their number and the work that others lose by that.
+    fn whole_nodes_by_cost(&self, taker: usize, claim: Claim, seconds: f64) -> Vec<(u32, f64, NodeId)> {
+        let size = |node: NodeId| self.sizes[node.0 as usize];
+        let found = self.nodes_by_cost(taker, size, claim, seconds);
+        found.map(|(cost, _, node)| (size(node), cost, node)).collect()
+    }
+
+    /// The smallest number of nodes of a pool that have this many devices. `None` if there are fewer.
+    fn fewest_nodes(&self, pool: PoolId, devices: u32) -> Option<usize> {
+        let largest = self.largest.get(&pool)?;
+        let fewer = largest.partition_point(|sum| *sum < devices);
+        (fewer < largest.len()).then_some(fewer + 1)
     }
 
     /// The nodes on which a job can have this many devices, each with the work that others lose by that, and with its free devices.
     fn nodes_by_cost(
         &self,
         taker: usize,
-        devices: u32,
+        devices: impl Fn(NodeId) -> u32,
         claim: Claim,
         seconds: f64,
-    ) -> Vec<(f64, u32, NodeId)> {
+    ) -> impl Iterator<Item = (f64, u32, NodeId)> {
         let job = &self.jobs[taker];
         let own: &[(NodeId, u32)] = job.has.as_ref().map_or(&[], |has| &has.nodes);
         let nodes = self.nodes_of.get(&job.curve.pool).map_or(&[][..], |nodes| nodes);
-        let cost = |node: NodeId| {
+        let cost = move |node: NodeId| {
+            let devices = devices(node);
             if own.iter().any(|(on, _)| *on == node) {
                 let mut changed = BTreeMap::new();
                 let is_possible = self.free_up(node, devices, (claim, taker), &mut changed);
@@ -248,11 +283,10 @@ impl Floor {
             }
             self.costs[claim as usize][node.0 as usize].get(devices as usize).copied()
         };
-        let found = nodes.iter().filter_map(|&node| {
+        nodes.iter().filter_map(move |&node| {
             let cost = cost(node)?.within(seconds);
             Some((cost, self.free[node.0 as usize], node))
-        });
-        found.collect()
+        })
     }
 
     /// Does an exchange. What it frees beyond need stays free.

@@ -33,7 +33,7 @@ mod floor;
 mod round;
 mod settings;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use schema::units::Nanos;
 
@@ -41,7 +41,7 @@ pub(super) use self::settings::Settings;
 use self::{contender::Contender, explain::Told, floor::Floor};
 use super::{
     Decision, Moves, Policy,
-    elastic::{Curves, Roster, Standing, Target, pursue},
+    elastic::{Curves, Point, Roster, Seats, Standing, Target, pursue},
     jobs_named,
 };
 use crate::{
@@ -86,16 +86,45 @@ impl Rubick {
         for (claim, exchange) in &made {
             explain::tell(view, &floor, *claim, exchange, &mut self.told);
         }
-        let targets = self.targets(view, &floor);
+        let mut targets = self.targets(view, &floor);
+        self.seat_others(view, &floor, &mut targets);
         pursue(view, &mut self.moves, &targets)
+    }
+
+    /// Starts jobs that wait on what is left, where the round does not find it: on more nodes than they need, if jobs are spread,
+    /// and on other nodes, if those of the round have too few cores.
+    fn seat_others(&self, view: &View<'_>, floor: &Floor, targets: &mut BTreeMap<JobId, Option<Target>>) {
+        let mut seats = Seats::new(view, &self.roster, &self.moves);
+        for target in targets.values().flatten() {
+            seats.take(&target.nodes, target.cpus);
+        }
+        let mut lacking = BTreeSet::new();
+        for job in floor.jobs.iter().filter(|job| job.before.is_none()) {
+            if targets.get(&job.job).is_some_and(Option::is_some) || seats.of_pool(job.curve.pool) == 0 {
+                continue;
+            }
+            let level = &job.curve.levels[job.least.unwrap_or(0)];
+            let Point { cpus, plan, .. } = level.points[0];
+            let need = (job.curve.pool, level.devices, cpus);
+            if lacking.contains(&need) {
+                continue;
+            }
+            match seats.find(job.curve.pool, level.devices, cpus) {
+                Some(nodes) => drop(targets.insert(job.job, Some(Target { nodes, plan, cpus }))),
+                None => drop(lacking.insert(need)),
+            }
+        }
     }
 
     /// Where and how the jobs of a round are to run.
     fn targets(&self, view: &View<'_>, floor: &Floor) -> BTreeMap<JobId, Option<Target>> {
-        let points = cores::points(view, &self.moves, floor);
+        let points = cores::points(view, &self.roster.cpus(view, &self.moves), floor);
         let target = |(place, job): (usize, &Contender)| {
             let target = job.has.as_ref().and_then(|has| match points.get(&place) {
-                Some(point) => Some(Target { nodes: has.nodes.clone(), plan: point.plan, cpus: point.cpus }),
+                Some(None) => None,
+                Some(Some(point)) => {
+                    Some(Target { nodes: has.nodes.clone(), plan: point.plan, cpus: point.cpus })
+                }
                 None => view.job(job.job).placed().map(|placed| Target::of(view, placed)),
             });
             (job.job, target)
