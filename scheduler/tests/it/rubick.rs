@@ -168,7 +168,8 @@ fn a_job_gets_the_plan_that_fits_and_a_slower_one_only_if_it_must() {
     let topology = Topology::uniform(2, 2, "GPU");
     let jobs = [elastic(0, 0, ("gpt2-mini", 8, "dp2"), 100, Guaranteed)];
     let costs = Named::constant(FREE);
-    let fits: [(fn(&Plan) -> bool, &str); 4] = [
+    type Fits = fn(&Plan) -> bool;
+    let fits: [(Fits, &str); 4] = [
         (|_| true, "dp2"),
         (|plan| plan.zero == 2, "dp2-zero2"),
         (|plan| plan.zero == 2 && plan.gc, "dp2-zero2-gc"),
