@@ -6,6 +6,7 @@ use scheduler::{
     cluster::{Action, DeviceId, JobId, Settled},
     engine::{self, Engine},
     job::State,
+    journal::Unrecorded,
     policy::{Decision, Moves, Policy},
     sim::{self, Cost, SwitchCosts},
     testbed::{ResumePoint, Testbed},
@@ -13,7 +14,9 @@ use scheduler::{
     view::{Change, View},
 };
 use schema::{
+    cluster::NodeFacts,
     decision::{Happened, Turn},
+    manifest::AlikeNodes,
     plan::Plan,
     rows::{ErrorKind, Outcome},
     units::Nanos,
@@ -23,6 +26,7 @@ use crate::{
     actions::{self, arrived, failed, settled},
     policies::{becomes_command, jobs},
     scripted::Scripted,
+    scripts::FromView,
     support::{Own, SECOND, World},
 };
 
@@ -150,4 +154,40 @@ fn a_move_is_dropped_when_its_job_or_its_device_is_lost_or_an_action_is_refused(
         assert_eq!(turns.iter().any(|turn| !turn.refused.is_empty()), is_refused, "{what}");
         assert_eq!(policy.moves.under_way().count(), 0, "{what}");
     }
+}
+
+/// A job with one of four cores moves to three of them. A job that arrives while it starts there gets the last one.
+#[test]
+fn the_cores_of_a_move_are_taken_once() {
+    let group = AlikeNodes {
+        nodes: 1,
+        devices: 2,
+        device_type: "GPU".into(),
+        facts: NodeFacts { cpus: Some(4), ..NodeFacts::default() },
+        ..AlikeNodes::default()
+    };
+    let topology = Topology::simulated(&[group]);
+    let jobs = jobs(&[(0, 1, 9), (0, 1, 9)]);
+    let stopped = Happened::Settled { job: JobId(0), now: Settled::Stopped, steps: 0 };
+    let events = [arrived(0), settled(0, Settled::Running), stopped, arrived(1)].into();
+    let mut cluster = actions::Scripted { now: Nanos::ZERO, events };
+    let model = Own { slowdown: 1.0 };
+    let mut engine = Engine::new(&topology, &jobs, &model, engine::Settings::default());
+    let (mut moves, mut has_room) = (Moves::default(), Vec::new());
+    let mut policy = FromView(|view: &View<'_>| {
+        let mut actions = moves.refresh(view);
+        if view.changes.contains(&Change::Settled(JobId(0))) && actions.is_empty() {
+            actions.push(moves.begin(JobId(0), vec![DeviceId(0)], None, Some(3)));
+        }
+        if view.changes.contains(&Change::Waits(JobId(0))) && actions.is_empty() {
+            let devices = vec![DeviceId(0)];
+            actions.push(Action::Start { job: JobId(0), devices, cpus: Some(1), plan: None });
+        }
+        let mut draft = view.draft();
+        moves.hold(&mut draft);
+        has_room.push([1, 2].map(|cpus| draft.fits_with(1, None, Some(cpus))));
+        actions
+    });
+    engine::run(&mut engine, &mut cluster, &mut policy, &mut Unrecorded).expect_err("the script ends first");
+    assert_eq!(has_room.last(), Some(&[true, false]), "{has_room:?}");
 }
