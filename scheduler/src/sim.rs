@@ -1,8 +1,8 @@
 //! A simulated cluster. Its time jumps from event to event, and the step times of its jobs come from a model.
 //!
 //! Its limits: the step times are exactly those of the model unless another [`Course`] is given, devices of a node do not fail
-//! together, and a job that starts or leaves does not slow other jobs down. A throttled job slows the jobs beside it down as if it
-//! were not throttled, because the model is asked in the same way.
+//! together, and a job that starts or leaves does not slow other jobs down. A throttled job slows the jobs on other devices of its
+//! node down as if it were not throttled.
 
 mod chance;
 mod course;

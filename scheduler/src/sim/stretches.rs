@@ -152,7 +152,11 @@ impl Sim<'_> {
             self.end_stretch(id);
         }
         self.launch(id).share = share;
-        if trains { self.set_pace(id) } else { Ok(()) }
+        if !trains {
+            return Ok(());
+        }
+        self.set_pace(id)?;
+        self.change_pace(&self.company(id))
     }
 
     fn set_pace(&mut self, id: JobId) -> anyhow::Result<()> {
@@ -164,7 +168,7 @@ impl Sim<'_> {
                 share: 1.0 / crowd as f64,
             })
             .collect();
-        let step_ns = self.step_ns(id, &self.company(id), &neighbours)?;
+        let step_ns = self.step_ns_beside(id, &self.company(id), &neighbours)?;
         let launch = self.launch(id);
         launch.stretch.step_ns = step_ns * launch.speed / launch.share.get();
         self.plan_goal(id);
@@ -186,6 +190,35 @@ impl Sim<'_> {
         let steps = self.steps_at(id, now);
         let launch = self.launch(id);
         (launch.stretch.steps, launch.stretch.since) = (steps, now);
+    }
+
+    /// The time of a step beside jobs of which some may be throttled. A throttled job slows it down for its share of the time only.
+    /// Several throttled jobs rest at the same times, as far as their shares allow. Where the model does not know the time beside
+    /// those that do not rest, it is that beside all.
+    fn step_ns_beside(
+        &self,
+        id: JobId,
+        company: &BTreeSet<JobId>,
+        neighbours: &[Neighbour<'_>],
+    ) -> anyhow::Result<f64> {
+        let beside_all = self.step_ns(id, company, neighbours)?;
+        let share = |other: &JobId| self.launches[other.0 as usize].share.get();
+        let mut shares: Vec<f64> = company.iter().map(share).filter(|share| *share < 1.0).collect();
+        if shares.is_empty() {
+            return Ok(beside_all);
+        }
+        shares.push(1.0);
+        shares.sort_unstable_by(f64::total_cmp);
+        shares.dedup();
+        let (mut rate, mut before) = (0.0, 0.0);
+        for until in shares {
+            let works: BTreeSet<JobId> =
+                company.iter().copied().filter(|other| share(other) >= until).collect();
+            let step_ns = self.step_ns(id, &works, neighbours).unwrap_or(beside_all);
+            rate += (until - before) / step_ns;
+            before = until;
+        }
+        Ok(1.0 / rate)
     }
 
     /// Time of a step by the model, with what checkpoints take.

@@ -286,7 +286,7 @@ impl Launcher for Scripted<'_> {
         self.shares.push((self.now, launch, share));
         self.launch(launch).share = share;
         if self.launches[launch.0 as usize].doing == Doing::Trains {
-            self.set_pace(launch.0 as usize);
+            self.change_pace_beside(launch);
         }
         Ok(())
     }

@@ -119,7 +119,7 @@ fn jobs_that_take_turns_are_not_throttled() {
     assert_eq!(why, ["jobs take turns by step-gate:500ms, which throttles none of them"]);
 }
 
-/// Steps of 1 s, and 10 s to start. The job beside takes 1.25 s for a step all the time.
+/// Steps of 1 s, and 10 s to start. The job beside takes 1.25 s for a step while the throttled one works, and 1 s while it rests.
 #[test]
 fn a_simulated_job_takes_longer_for_a_step_by_its_share() {
     let topology = Topology::uniform(1, 1, "GPU");
@@ -133,8 +133,9 @@ fn a_simulated_job_takes_longer_for_a_step_by_its_share() {
         settings: sim::Settings::default(),
     };
     // 2.5 s at the full rate, 8 s at a quarter of it, and the rest at the full rate. Alone these are 2.5 and 2 steps. Beside the
-    // other, which ends at 22.5 s, they are 2 and 1.6 steps, and another 1.6 steps until it ends.
-    for (beside, ends) in [(false, 10.0 + 2.5 + 8.0 + 5.5), (true, 22.5 + 4.8)] {
+    // other, they are 2 and 1.6 steps, and another 0.4 steps until it ends. The other does 2 steps, then 8 times 0.25 / 1.25 + 0.75
+    // steps, and the last 0.4 steps in half a second.
+    for (beside, ends) in [(false, 10.0 + 2.5 + 8.0 + 5.5), (true, 21.0 + 6.0)] {
         let first = if beside { vec![start(0, &[0]), start(1, &[0])] } else { vec![start(0, &[0]), end(1)] };
         let mut policy = FromView(|view: &View<'_>| match view.asked.len() {
             2 if view.now == Nanos::ZERO => first.clone(),
@@ -149,8 +150,7 @@ fn a_simulated_job_takes_longer_for_a_step_by_its_share() {
             scripts::events(&turns).find(|(_, it)| is_it(it)).map(|(at, _)| at.as_secs_f64())
         };
         assert_eq!(finished(0), Some(ends));
-        // As long as it is beside the other, which is to its end.
-        assert_eq!(finished(1), beside.then_some(10.0 + 10.0 * 1.25));
+        assert_eq!(finished(1), beside.then_some(21.0));
     }
 }
 

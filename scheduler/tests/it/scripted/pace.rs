@@ -48,7 +48,16 @@ impl Scripted<'_> {
         slowed.into_iter().for_each(|place| self.set_pace(place));
     }
 
-    pub(super) fn set_pace(&mut self, place: usize) {
+    /// A launch has another share. Starts a new stretch for it and for those on its devices.
+    pub(super) fn change_pace_beside(&mut self, launch: Member) {
+        let of = &self.launches[launch.0 as usize];
+        let beside: Vec<usize> = (0..self.launches.len())
+            .filter(|place| self.launches[*place].trains() && shares_device(&self.launches[*place], of))
+            .collect();
+        beside.into_iter().for_each(|place| self.set_pace(place));
+    }
+
+    fn set_pace(&mut self, place: usize) {
         let launch = &self.launches[place];
         // By number of the job, so that sums over them have one order.
         let others: BTreeMap<JobId, &ScriptedLaunch> = self
@@ -57,8 +66,8 @@ impl Scripted<'_> {
             .filter(|other| other.job != launch.job && other.trains())
             .map(|other| (other.job, other))
             .collect();
-        let beside = others.values().filter(|other| shares_device(other, launch));
-        let co_runners: Vec<Subject<'_>> = beside.map(|other| self.subject(other)).collect();
+        let beside: Vec<&&ScriptedLaunch> =
+            others.values().filter(|other| shares_device(other, launch)).collect();
         let is_neighbour =
             |other: &&&ScriptedLaunch| !shares_device(other, launch) && self.shares_node(other, launch);
         let neighbours: Vec<Neighbour<'_>> = others
@@ -67,24 +76,41 @@ impl Scripted<'_> {
             .filter(is_neighbour)
             .map(|other| Neighbour { job: self.subject(other), share: self.share_of_time(other, launch) })
             .collect();
-        let step_ns = self.truth.predict(&Question {
-            job: self.subject(launch),
-            placement: &self.topology.placement(&launch.devices),
-            device_type: self.topology.type_of(launch.devices[0]),
-            cpus: launch.cpus,
-            co_runners: &co_runners,
-            sharing: &self.sharing,
-            neighbours: &neighbours,
-        });
+        // The time of a step while the launches work that may do so for this share of the time.
+        let step_ns = |share: f64| {
+            let works = beside.iter().filter(|other| other.share.get() >= share);
+            let co_runners: Vec<Subject<'_>> = works.map(|other| self.subject(other)).collect();
+            let predicted = self.truth.predict(&Question {
+                job: self.subject(launch),
+                placement: &self.topology.placement(&launch.devices),
+                device_type: self.topology.type_of(launch.devices[0]),
+                cpus: launch.cpus,
+                co_runners: &co_runners,
+                sharing: &self.sharing,
+                neighbours: &neighbours,
+            });
+            predicted.expect("all step times are known").step_ns
+        };
+        let mut shares: Vec<f64> = beside.iter().map(|other| other.share.get()).collect();
+        shares.push(1.0);
+        shares.sort_unstable_by(f64::total_cmp);
+        shares.dedup();
         let saving = match self.checkpoint_every {
             Some(every) => self.cost(launch, Cost::Checkpoint).0 as f64 / every.0 as f64,
             None => 0.0,
         };
+        let step_ns = match shares[..] {
+            [_] => step_ns(1.0) * (1.0 + saving),
+            _ => {
+                let parts = shares.iter().zip([0.0].iter().chain(&shares));
+                let part = |(until, from): (&f64, &f64)| (until - from) / (step_ns(*until) * (1.0 + saving));
+                1.0 / parts.map(part).sum::<f64>()
+            }
+        };
         let (steps, now) = (self.steps_at(launch), self.now);
         let launch = &mut self.launches[place];
         (launch.steps, launch.since) = (steps, now);
-        let step_ns = step_ns.expect("all step times are known").step_ns;
-        launch.step_ns = step_ns * (1.0 + saving) / launch.share.get();
+        launch.step_ns = step_ns / launch.share.get();
     }
 
     fn shares_node(&self, one: &ScriptedLaunch, other: &ScriptedLaunch) -> bool {
