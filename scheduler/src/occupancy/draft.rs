@@ -16,6 +16,7 @@ use crate::{
 
 /// A copy of an occupancy in which devices are taken and given back. Only nodes that change are copied, so that its cost does not
 /// grow with the number of devices.
+#[derive(Clone)]
 pub struct Draft<'a> {
     base: &'a Occupancy,
     placement: Placement,

@@ -1,12 +1,13 @@
 //! The estimates of a policy: the questions about step times that it asks the model of its view.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
-use model::{Prediction, Question};
+use model::{Prediction, Question, Subject};
 use schema::{plan::Plan, units::Nanos};
 
 use crate::{
     cluster::JobId,
+    job::JobRequest,
     topology::{DeviceId, Node},
     view::View,
 };
@@ -65,7 +66,14 @@ pub(super) fn step_in(
     device_type: &str,
     cpus: Option<u16>,
 ) -> Option<Prediction> {
-    ask(view, (job, plan, cpus), placement, device_type, None)
+    ask(view, (job, plan, cpus), placement, device_type, &[])
+}
+
+/// The time of a step of a job alone under the plan that it asks for, on nodes like this one, with these cores for each rank.
+pub(super) fn step_with(view: &View<'_>, job: JobId, node: &Node, cpus: u16) -> Option<Prediction> {
+    let asked = view.asked_by(job);
+    let placement = on_few_nodes(node, asked.devices);
+    step_in(view, (job, asked.plan), &placement, &node.device_type, Some(cpus))
 }
 
 /// The same under another plan, on the devices of that plan and of this type.
@@ -82,16 +90,16 @@ fn alone(
     let asked = view.asked_by(job);
     let is_wanted = |node: &&Node| device_type.is_none_or(|wanted| wanted == node.device_type);
     let node = view.topology.nodes_for(&asked.virtual_cluster).find(is_wanted)?;
-    ask(view, (job, plan, asked.cpus), &on_few_nodes(node, devices), &node.device_type, None)
+    ask(view, (job, plan, asked.cpus), &on_few_nodes(node, devices), &node.device_type, &[])
 }
 
-/// The time of a step of a job on these devices, alone or beside a job that shares them all. Jobs on devices are asked about under
-/// their present plans.
+/// The time of a step of a job on these devices, alone or beside jobs that share them. Jobs on devices are asked about under their
+/// present plans.
 pub(super) fn step_on(
     view: &View<'_>,
     job: JobId,
     devices: &[DeviceId],
-    beside: Option<JobId>,
+    beside: &[JobId],
 ) -> Option<Prediction> {
     let device_type = view.topology.type_of(*devices.first()?);
     let cpus = view.asked_by(job).cpus;
@@ -108,21 +116,22 @@ fn ask(
     (job, plan, cpus): (JobId, Option<Plan>, Option<u16>),
     placement: &[u32],
     device_type: &str,
-    beside: Option<JobId>,
+    beside: &[JobId],
 ) -> Option<Prediction> {
     let asked = view.asked_by(job);
     let workload = asked.what.workload();
-    let other = beside.map(|other| view.asked_by(other));
-    let others_workload = other.map(|other| other.what.workload());
-    let co_runner = other.zip(others_workload.as_deref()).map(|(other, workload)| {
-        other.subject(workload, plan_of(view, other.id), view.topology, device_type)
-    });
+    let others: Vec<&JobRequest> = beside.iter().map(|other| view.asked_by(*other)).collect();
+    let workloads: Vec<Cow<'_, str>> = others.iter().map(|other| other.what.workload()).collect();
+    let mut co_runners: Vec<Subject<'_>> = Vec::new();
+    for (other, workload) in others.iter().zip(&workloads) {
+        co_runners.push(other.subject(workload, plan_of(view, other.id), view.topology, device_type));
+    }
     view.model.predict(&Question {
         job: asked.subject(&workload, plan, view.topology, device_type),
         placement,
         device_type,
         cpus,
-        co_runners: co_runner.as_slice(),
+        co_runners: &co_runners,
         sharing: view.sharing,
         neighbours: &[],
     })

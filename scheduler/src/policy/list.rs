@@ -4,7 +4,7 @@ use anyhow::{Context as _, bail, ensure};
 
 use super::{
     Policy, divided::Divided, elastic, elastic_fifo, exec, fifo, optimus, packing_fifo, pollux_fixed_batch,
-    rubick, sia, sjf, srtf, tiresias,
+    rubick, sia, sjf, srtf, synergy, tiresias,
 };
 
 struct Entry {
@@ -67,6 +67,13 @@ const POLICIES: &[Entry] = &[
         ..Entry::new("rubick", |text| {
             let settings = rubick::Settings::parse(text)?;
             each(move || rubick::Rubick::new(settings.clone()))
+        })
+    },
+    Entry {
+        usage: "[:every=TIME]",
+        ..Entry::new("synergy", |text| {
+            let every = synergy::parse(text)?;
+            each(move || synergy::Synergy::new(every))
         })
     },
     Entry {
@@ -135,6 +142,8 @@ mod tests {
             "tiresias",
             "tiresias:1h/4h:promote=8",
             "packing-fifo",
+            "synergy",
+            "synergy:every=1h",
             "elastic-fifo",
             "optimus",
             "optimus:every=10m",
@@ -162,6 +171,8 @@ mod tests {
             ),
             ("tiresias:promote=0", "policy 'tiresias:promote=0'; write "),
             ("tiresias:promote=2:5s", "policy 'tiresias:promote=2:5s'; write "),
+            ("synergy:every=fast", "policy 'synergy:every=fast'; write synergy[:every=TIME]: 'every=fast': write"),
+            ("synergy:every=10ms", "policy 'synergy:every=10ms'; write synergy[:every=TIME]: a round takes"),
             (
                 "optimus:every=0s",
                 "policy 'optimus:every=0s'; write optimus[:every=TIME]: every needs at least 100ms",

@@ -28,6 +28,7 @@ mod rubick;
 mod sia;
 mod sjf;
 mod srtf;
+mod synergy;
 mod tiresias;
 
 use std::collections::BTreeSet;

@@ -145,7 +145,12 @@ fn simulate(run: &RandomRun, belief: &dyn Throughput, policy: &mut dyn Policy) -
 }
 
 /// Runs a trace on both and compares them. The testbed has the faults that were drawn in the simulation.
-fn check(run: &RandomRun, seed: u64, seen: &mut Seen, build: &dyn Fn() -> Box<dyn Policy>) {
+fn check(
+    run: &RandomRun,
+    seed: u64,
+    seen: &mut Seen,
+    build: &dyn Fn() -> Box<dyn Policy>,
+) -> Vec<Turn> {
     let simulated = simulate(run, &*run.belief, &mut *build());
     let truth = Counting { truth: &run.truth, with_neighbours: AtomicUsize::new(0) };
     let mut scripted = Scripted::new(&run.topology, &run.jobs, &truth, &Costs);
@@ -166,6 +171,19 @@ fn check(run: &RandomRun, seed: u64, seen: &mut Seen, build: &dyn Fn() -> Box<dy
     assert_eq!(simulated, measured, "seed {seed}");
     seen.count(run, &simulated);
     seen.add("questions with neighbours", truth.with_neighbours.into_inner());
+    simulated.0
+}
+
+/// Counts the starts of jobs with other cores than at the start before.
+fn changes_of_cores(turns: &[Turn]) -> usize {
+    let (mut cores, mut changes) = (BTreeMap::new(), 0);
+    for action in turns.iter().flat_map(|turn| &turn.actions) {
+        if let Action::Start { job, cpus, .. } = action {
+            let before = cores.insert(*job, *cpus);
+            changes += usize::from(before.is_some_and(|before| before != *cpus));
+        }
+    }
+    changes
 }
 
 #[test]
@@ -178,6 +196,7 @@ fn every_policy_decides_the_same_on_a_testbed_as_on_a_simulated_cluster() {
         "tiresias:10s",
         "tiresias:5s/30s:promote=2",
         "packing-fifo",
+        "synergy:every=7s",
         "elastic-fifo",
         "optimus:every=7s",
         "rubick",
@@ -194,7 +213,12 @@ fn every_policy_decides_the_same_on_a_testbed_as_on_a_simulated_cluster() {
         let run = RandomRun::new(seed);
         for name in names {
             let build = || policy::build(name).expect("there is such a policy");
-            check(&run, seed, &mut seen, &build);
+            let turns = check(&run, seed, &mut seen, &build);
+            let refused = turns.iter().flat_map(|turn| &turn.refused).next();
+            assert!(refused.is_none(), "{name}, seed {seed}: {refused:?}");
+            if name.starts_with("synergy") {
+                seen.add("changes of cores", changes_of_cores(&turns));
+            }
             if run.is_mistaken && name == "srtf" {
                 // Decisions that the truth would not have brought about.
                 let (believed, _) = simulate(&run, &*run.belief, &mut *build());
@@ -220,6 +244,7 @@ fn every_policy_decides_the_same_on_a_testbed_as_on_a_simulated_cluster() {
         ("failures with a checkpoint", 700),
         ("questions with neighbours", 1_500),
         ("mistakes", 25),
+        ("changes of cores", 50),
     ]);
 }
 

@@ -198,7 +198,15 @@ proptest! {
     fn policies_place_only_where_cpus_suffice(jobs in jobs(), spread in any::<bool>()) {
         let topology = topology(&[(2, 4, Some(8)), (1, 3, Some(5)), (1, 2, None)]);
         let placement = if spread { Placement::Spread } else { Placement::Consolidated };
-        for policy in ["fifo", "fifo-backfill", "sjf", "srtf", "tiresias:5s/30s:promote=2", "packing-fifo"] {
+        for policy in [
+            "fifo",
+            "fifo-backfill",
+            "sjf",
+            "srtf",
+            "tiresias:5s/30s:promote=2",
+            "packing-fifo",
+            "synergy:every=5s",
+        ] {
             let mut turns: Vec<Turn> = Vec::new();
             let outcomes = run(&topology, &jobs, placement, &mut *built(policy), &mut turns);
             for turn in &turns {

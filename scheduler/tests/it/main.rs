@@ -27,6 +27,7 @@ mod scripts;
 mod slow;
 mod support;
 mod switches;
+mod synergy;
 mod testbed;
 mod throttle;
 mod turns;

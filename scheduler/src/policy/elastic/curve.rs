@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// One more unit of a resource is worth taking if it raises the throughput by more than this.
-const WORTH: f64 = 0.01;
+pub(in crate::policy) const WORTH: f64 = 0.01;
 
 /// What a policy may choose for an elastic job.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -15,7 +15,7 @@ mod rounds;
 mod seats;
 
 pub(super) use candidates::{Candidate, Configuration, Elastic, Types, restart_factor};
-pub(super) use curve::{Curve, Curves, Freedom, Level, Point};
+pub(super) use curve::{Curve, Curves, Freedom, Level, Point, WORTH};
 pub(super) use pursue::{Target, pursue};
 pub(super) use roster::{Roster, Standing, on_nodes, restart_s, steps_left};
 pub(super) use rounds::{Rounds, Settings};

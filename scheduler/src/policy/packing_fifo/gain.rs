@@ -22,8 +22,8 @@ impl Gain {
         let devices = &view.job(one).placed()?.devices;
         let mut gain = Gain { sum: 0.0, half_width: 0.0, alone_ns: [0.0; SEATS] };
         for (seat, (job, beside)) in [(one, other), (other, one)].into_iter().enumerate() {
-            let alone = belief::step_on(view, job, devices, None)?;
-            let together = belief::step_on(view, job, devices, Some(beside))?;
+            let alone = belief::step_on(view, job, devices, &[])?;
+            let together = belief::step_on(view, job, devices, &[beside])?;
             let throughput = alone.step_ns / together.step_ns;
             let relative = relative_half_width(&alone).hypot(relative_half_width(&together));
             gain.sum += throughput;
