@@ -3,8 +3,8 @@
 use anyhow::{Context as _, bail, ensure};
 
 use super::{
-    Policy, divided::Divided, elastic, elastic_fifo, exec, fifo, optimus, packing_fifo, pollux_fixed_batch,
-    rubick, sia, sjf, srtf, synergy, tiresias,
+    Policy, antman, divided::Divided, elastic, elastic_fifo, exec, fifo, optimus, packing_fifo,
+    pollux_fixed_batch, rubick, sia, sjf, srtf, synergy, tiresias,
 };
 
 struct Entry {
@@ -77,6 +77,13 @@ const POLICIES: &[Entry] = &[
         })
     },
     Entry {
+        usage: "[:keep=PART][:floor=SHARE]",
+        ..Entry::new("antman", |text| {
+            let settings = antman::Settings::parse(text)?;
+            each(move || antman::AntMan::new(settings))
+        })
+    },
+    Entry {
         usage: ":COMMAND",
         resizes: true,
         ..Entry::new("exec", |command| Ok(Box::new(exec::Exec::start(command)?)))
@@ -144,6 +151,8 @@ mod tests {
             "packing-fifo",
             "synergy",
             "synergy:every=1h",
+            "antman",
+            "antman:keep=0.9:floor=0.05",
             "elastic-fifo",
             "optimus",
             "optimus:every=10m",
@@ -171,8 +180,23 @@ mod tests {
             ),
             ("tiresias:promote=0", "policy 'tiresias:promote=0'; write "),
             ("tiresias:promote=2:5s", "policy 'tiresias:promote=2:5s'; write "),
-            ("synergy:every=fast", "policy 'synergy:every=fast'; write synergy[:every=TIME]: 'every=fast': write"),
+            (
+                "synergy:every=fast",
+                "policy 'synergy:every=fast'; write synergy[:every=TIME]: 'every=fast': write",
+            ),
             ("synergy:every=10ms", "policy 'synergy:every=10ms'; write synergy[:every=TIME]: a round takes"),
+            (
+                "antman:keep=2",
+                "policy 'antman:keep=2'; write antman[:keep=PART][:floor=SHARE]: 'keep=2': write",
+            ),
+            (
+                "antman:keep=1",
+                "policy 'antman:keep=1'; write antman[:keep=PART][:floor=SHARE]: keep=1 leaves",
+            ),
+            (
+                "antman:share=1",
+                "policy 'antman:share=1'; write antman[:keep=PART][:floor=SHARE]: 'share=1' is no",
+            ),
             (
                 "optimus:every=0s",
                 "policy 'optimus:every=0s'; write optimus[:every=TIME]: every needs at least 100ms",

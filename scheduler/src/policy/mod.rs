@@ -9,6 +9,7 @@
 //! policy therefore makes its estimators once, keeps them in an `Option` that is empty before the first decision, and asks the view
 //! again for everything else, because it cannot keep references to it.
 
+mod antman;
 mod belief;
 mod divided;
 mod elastic;

@@ -113,8 +113,7 @@ impl Synergy {
         let demands = self.demands.of(view, job);
         let full = demands.iter().map(|(pool, demand)| (*pool, demand.full));
         let share = demands.iter().map(|(pool, demand)| (*pool, demand.share));
-        full.chain(share)
-            .find_map(|(pool, cpus)| Some((draft.take_with(count, Some(pool), cpus)?, cpus)))
+        full.chain(share).find_map(|(pool, cpus)| Some((draft.take_with(count, Some(pool), cpus)?, cpus)))
     }
 
     /// The running jobs that may be stopped, in order of arrival, with their placements.

@@ -145,12 +145,7 @@ fn simulate(run: &RandomRun, belief: &dyn Throughput, policy: &mut dyn Policy) -
 }
 
 /// Runs a trace on both and compares them. The testbed has the faults that were drawn in the simulation.
-fn check(
-    run: &RandomRun,
-    seed: u64,
-    seen: &mut Seen,
-    build: &dyn Fn() -> Box<dyn Policy>,
-) -> Vec<Turn> {
+fn check(run: &RandomRun, seed: u64, seen: &mut Seen, build: &dyn Fn() -> Box<dyn Policy>) -> Vec<Turn> {
     let simulated = simulate(run, &*run.belief, &mut *build());
     let truth = Counting { truth: &run.truth, with_neighbours: AtomicUsize::new(0) };
     let mut scripted = Scripted::new(&run.topology, &run.jobs, &truth, &Costs);
@@ -197,6 +192,7 @@ fn every_policy_decides_the_same_on_a_testbed_as_on_a_simulated_cluster() {
         "tiresias:5s/30s:promote=2",
         "packing-fifo",
         "synergy:every=7s",
+        "antman:keep=0.85",
         "elastic-fifo",
         "optimus:every=7s",
         "rubick",
@@ -245,6 +241,7 @@ fn every_policy_decides_the_same_on_a_testbed_as_on_a_simulated_cluster() {
         ("questions with neighbours", 1_500),
         ("mistakes", 25),
         ("changes of cores", 50),
+        ("throttles", 50),
     ]);
 }
 

@@ -23,6 +23,7 @@ use schema::{
     placement::Placement,
     rows::{Outcome, Status},
     spec::LaunchSpec,
+    trace::Class,
     units::Nanos,
 };
 
@@ -184,6 +185,7 @@ fn jobs() -> impl Strategy<Value = Vec<JobRequest>> {
         jobs.sort_by_key(|(arrival, ..)| *arrival);
         let job = |(id, (arrival, devices, steps, step_ns, cpus))| JobRequest {
             cpus,
+            class: if step_ns % 2 == 0 { Class::BestEffort } else { Class::Guaranteed },
             ..asked(id, arrival, devices, steps, step_ns)
         };
         (0..).zip(jobs).map(job).collect()
@@ -206,6 +208,7 @@ proptest! {
             "tiresias:5s/30s:promote=2",
             "packing-fifo",
             "synergy:every=5s",
+            "antman",
         ] {
             let mut turns: Vec<Turn> = Vec::new();
             let outcomes = run(&topology, &jobs, placement, &mut *built(policy), &mut turns);

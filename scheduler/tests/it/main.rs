@@ -3,6 +3,7 @@
 
 mod actions;
 mod admission;
+mod antman;
 mod bench;
 mod conformance;
 mod cpus;

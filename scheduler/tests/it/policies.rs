@@ -17,6 +17,7 @@ use schema::{
     decision::{Happened, Turn},
     placement::Placement,
     rows::{Outcome, Status},
+    trace::Class,
     units::Nanos,
 };
 
@@ -293,8 +294,16 @@ fn nothing_that_a_policy_asks_for_is_refused() {
     let nodes = large.nodes().iter().chain(small.nodes()).cloned();
     let topology = Topology::new(nodes.map(|node| (node.name, node.device_type, node.devices)));
     let mut starts = 0;
-    let policies =
-        ["fifo", "fifo-backfill", "sjf", "srtf", "tiresias:20s:promote=3", "packing-fifo", "synergy"];
+    let policies = [
+        "fifo",
+        "fifo-backfill",
+        "sjf",
+        "srtf",
+        "tiresias:20s:promote=3",
+        "packing-fifo",
+        "synergy",
+        "antman",
+    ];
     for policy in policies {
         for seed in 0..30 {
             let mut random = fastrand::Rng::with_seed(seed);
@@ -311,6 +320,7 @@ fn nothing_that_a_policy_asks_for_is_refused() {
             };
             let mut jobs = jobs(&trace);
             for job in &mut jobs {
+                job.class = if job.id.0 % 3 == 0 { Class::BestEffort } else { Class::Guaranteed };
                 job.device_type = match (job.id.0 % 5, job.devices <= 3) {
                     (0, true) => Some("small".into()),
                     (1, _) => Some("large".into()),

@@ -12,7 +12,7 @@ use scheduler::{
 };
 use schema::{
     catalog::Catalog, cluster::NodeFacts, manifest::AlikeNodes, placement::Placement, sharing::Sharing,
-    units::Nanos,
+    trace::Class, units::Nanos,
 };
 
 use crate::{
@@ -180,6 +180,7 @@ fn job(random: &mut Rng, topology: &Topology, id: u32, arrival: u64) -> JobReque
         min_devices: (elastic && random.bool()).then(|| random.u32(1..=devices)),
         max_devices: (elastic && random.bool()).then(|| random.u32(devices..5)),
         virtual_cluster: virtual_cluster.into(),
+        class: if step_ns % 2 == 0 { Class::BestEffort } else { Class::Guaranteed },
         ..asked(id, arrival, devices, steps, step_ns)
     }
 }

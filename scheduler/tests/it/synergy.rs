@@ -9,13 +9,7 @@ use scheduler::{
     topology::Topology,
     view::Known,
 };
-use schema::{
-    cluster::NodeFacts,
-    decision::Turn,
-    manifest::AlikeNodes,
-    placement::Placement,
-    units::Nanos,
-};
+use schema::{cluster::NodeFacts, decision::Turn, manifest::AlikeNodes, placement::Placement, units::Nanos};
 
 use crate::support::{SECOND, asked, built};
 
@@ -72,7 +66,8 @@ fn run_believing(
     restart_s: u64,
 ) -> (Vec<Turn>, Vec<f64>) {
     let costs = Named::constant(Nanos(restart_s * SECOND));
-    let mut sim = Sim::new(topology, jobs, Box::new(Cores), &costs, Settings::default()).expect("all is known");
+    let mut sim =
+        Sim::new(topology, jobs, Box::new(Cores), &costs, Settings::default()).expect("all is known");
     let settings = engine::Settings { placement: Placement::Consolidated, ..engine::Settings::default() };
     let known = Known { costs: Some(&costs), ..Known::default() };
     let mut engine = Engine::new(topology, jobs, belief, settings).knowing(known);
@@ -127,7 +122,8 @@ fn no_job_is_pushed_back_where_it_is_not_needed() {
 /// The share is 3, and all 12 cores are taken. Of the two jobs that hold more, the one with more cores is pushed back, which is enough.
 #[test]
 fn the_job_with_the_most_cores_is_pushed_back_first() {
-    let jobs = [needs(5, 0, (0, 1, 30)), needs(6, 1, (0, 1, 30)), flat(2, (0, 1, 30)), needs(3, 3, (1, 1, 10))];
+    let jobs =
+        [needs(5, 0, (0, 1, 30)), needs(6, 1, (0, 1, 30)), flat(2, (0, 1, 30)), needs(3, 3, (1, 1, 10))];
     let (turns, _) = run("synergy:every=10s", &nodes(1, 4, Some(12)), &jobs, 2);
     let expected = [(0, 0, Some(5)), (0, 1, Some(6)), (0, 2, Some(1)), (10, 3, Some(3)), (10, 1, Some(3))];
     assert_eq!(starts(&turns)[..5], expected);
