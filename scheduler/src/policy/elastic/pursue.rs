@@ -1,6 +1,6 @@
 //! The actions that bring jobs to where a policy wants them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schema::plan::Plan;
 
@@ -38,23 +38,53 @@ impl Target {
 /// is left alone. Jobs that are stopped come first, then those that move, and then those that start; a job that moves starts at
 /// its destination when it has left its devices, some turns later.
 ///
-/// The targets are of jobs that wait, or that run and may be stopped, and together they fit: on every node, no more devices and
-/// cores are wanted than these jobs have there and than are free.
+/// The targets are of jobs that wait, or that run and may be stopped. Where they do not fit together, because cores are scarce, a job
+/// that runs goes on as it is, and one that waits goes on waiting.
 pub(in crate::policy) fn pursue(
     view: &View<'_>,
     moves: &mut Moves,
     targets: &BTreeMap<JobId, Option<Target>>,
 ) -> Vec<Action> {
+    let mut stay = BTreeSet::new();
+    let found = loop {
+        match destinations(view, moves, targets, &stay) {
+            Ok(found) => break found,
+            Err(job) => stay.insert(job),
+        };
+    };
+    let is_stopped =
+        |(job, target): &(&JobId, &Option<Target>)| target.is_none() && view.job(**job).placed().is_some();
+    let stopped = targets.iter().filter(is_stopped);
+    let stopped: Vec<Action> = stopped.map(|(job, _)| Action::Stop { job: *job, checkpoint: true }).collect();
+    let (mut moved, mut started) = (Vec::new(), Vec::new());
+    for (job, &Target { plan, cpus, .. }, devices) in found {
+        match view.job(job).placed() {
+            Some(_) => moved.push(moves.begin(job, devices, plan, cpus)),
+            None => started.push(Action::Start { job, devices, cpus, plan }),
+        }
+    }
+    stopped.into_iter().chain(moved).chain(started).collect()
+}
+
+/// A job, where and how it is to run, and the devices for it.
+type Destination<'a> = (JobId, &'a Target, Vec<DeviceId>);
+
+/// The devices of the jobs that are to start or to move, except those in `stay`.
+///
+/// # Errors
+/// Returns a job that runs and for which there is no room where it is to run.
+fn destinations<'a>(
+    view: &View<'_>,
+    moves: &Moves,
+    targets: &'a BTreeMap<JobId, Option<Target>>,
+    stay: &BTreeSet<JobId>,
+) -> Result<Vec<Destination<'a>>, JobId> {
     let mut draft = view.draft();
     moves.hold(&mut draft);
-    let mut stopped = Vec::new();
-    let mut changed: Vec<(JobId, &Target, Vec<DeviceId>)> = Vec::new();
-    for (&job, target) in targets {
+    let mut changed: Vec<Destination<'_>> = Vec::new();
+    for (&job, target) in targets.iter().filter(|(job, _)| !stay.contains(job)) {
         match (&view.job(job).state, target) {
-            (State::Placed(placed), None) => {
-                draft.give_back(job, &placed.devices, placed.cpus);
-                stopped.push(Action::Stop { job, checkpoint: true });
-            }
+            (State::Placed(placed), None) => draft.give_back(job, &placed.devices, placed.cpus),
             (State::Placed(placed), Some(target)) if !target.is_of(view, placed) => {
                 draft.give_back(job, &placed.devices, placed.cpus);
                 changed.push((job, target, kept(view, placed, target)));
@@ -64,7 +94,7 @@ pub(in crate::policy) fn pursue(
         }
     }
     changed.iter().for_each(|(_, _, kept)| draft.hold(kept));
-    let (mut moved, mut started) = (Vec::new(), Vec::new());
+    let mut found = Vec::new();
     for (job, target, kept) in changed {
         let mut devices = Vec::new();
         for &(node, count) in &target.nodes {
@@ -75,19 +105,14 @@ pub(in crate::policy) fn pursue(
             devices.extend(here);
         }
         let wanted: u32 = target.nodes.iter().map(|(_, count)| count).sum();
-        if devices.len() < wanted as usize || !draft.has_cpus(&devices, target.cpus) {
-            // It goes on where it is, and so no other job may have its devices.
-            draft.hold(view.job(job).placed().map_or(&[], |placed| &placed.devices));
-            continue;
-        }
-        draft.take_cpus(&devices, target.cpus);
-        let Target { plan, cpus, .. } = *target;
-        match view.job(job).placed() {
-            Some(_) => moved.push(moves.begin(job, devices, plan, cpus)),
-            None => started.push(Action::Start { job, devices, cpus, plan }),
+        if devices.len() == wanted as usize && draft.has_cpus(&devices, target.cpus) {
+            draft.take_cpus(&devices, target.cpus);
+            found.push((job, target, devices));
+        } else if view.job(job).placed().is_some() {
+            return Err(job);
         }
     }
-    stopped.into_iter().chain(moved).chain(started).collect()
+    Ok(found)
 }
 
 /// The devices that a job has where it is to run, as many as it is to have there.
