@@ -82,7 +82,7 @@ fn rounds(criterion: &mut Criterion) {
     for count in [100u32, 400] {
         let mut random = fastrand::Rng::with_seed(1);
         let jobs: Vec<_> = (0..count).map(|id| job(id, random.u64(60..3_000))).collect();
-        let legal = |_: &_, _, _: &_, _: &[_]| Judgement::default();
+        let legal = |_: &_, _, _: &_, _: (&_, &[_])| Judgement::default();
         let plans = LegalPlans::new(&jobs, &Catalog::embedded(), &topology, legal);
         for name in ["optimus", "sia", "pollux-fixed-batch"] {
             let spent = Cell::new((Duration::ZERO, 0, Duration::ZERO));
@@ -184,7 +184,7 @@ fn rubick(criterion: &mut Criterion) {
         let topology = Topology::uniform(count, 8, "GPU");
         let costs = Named::constant(Nanos(30 * SECOND));
         let jobs = mixed(count);
-        let legal = |_: &_, _, _: &_, _: &[_]| Judgement::default();
+        let legal = |_: &_, _, _: &_, _: (&_, &[_])| Judgement::default();
         let plans = LegalPlans::new(&jobs, &Catalog::embedded(), &topology, legal);
         let times = RefCell::new(Vec::new());
         let run = || {

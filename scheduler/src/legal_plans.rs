@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use jobs::plans::{self, Judgement};
+use jobs::plans::{self, Judgement, memory::DeviceMemory};
 use schema::{
     catalog::{Catalog, Workload},
     device::Device,
@@ -37,13 +37,13 @@ struct OnType {
 }
 
 impl LegalPlans {
-    /// Enumerates the plans that fit on the devices of each type. `judge` estimates the memory of a plan on its devices; a plan that
-    /// it refuses is left out.
+    /// Enumerates the plans that fit on the devices of each type. `judge` estimates the memory of a plan on its devices, which are
+    /// named with their type; a plan that it refuses is left out.
     pub fn new(
         asked: &[JobRequest],
         catalog: &Catalog,
         topology: &Topology,
-        mut judge: impl FnMut(&Workload, u32, &Plan, &[Device]) -> Judgement,
+        mut judge: impl FnMut(&Workload, u32, &Plan, (&str, &[Device])) -> Judgement,
     ) -> LegalPlans {
         let mut of = HashMap::new();
         for asked in asked.iter().filter(|asked| asked.elastic) {
@@ -51,10 +51,19 @@ impl LegalPlans {
             let Some(workload) = catalog.get(workload) else { continue };
             of.entry((workload.name.clone(), *batch)).or_insert_with(|| {
                 let on_type = |(device_type, devices): (&str, Vec<Device>)| {
-                    let candidates = plans::enumerate(workload, *batch, &devices);
-                    let legal = candidates.into_iter().filter(|candidate| candidate.refusal.is_none());
-                    let plans = legal.filter_map(|plans::Candidate { plan, .. }| {
-                        let judged = judge(workload, *batch, &plan, &devices[..plan.ranks() as usize]);
+                    let is_possible = |device: &&Device| workload.model.refuses_device(device).is_none();
+                    let most = devices.iter().take_while(is_possible).count();
+                    let memory = match devices.first() {
+                        Some(Device::Cuda(_)) => DeviceMemory::Own,
+                        _ => DeviceMemory::Host,
+                    };
+                    let possible = match most {
+                        0 => Vec::new(),
+                        most => plans::possible(workload, *batch, most as u32, memory),
+                    };
+                    let plans = possible.into_iter().filter_map(|plan| {
+                        let on = (device_type, &devices[..plan.ranks() as usize]);
+                        let judged = judge(workload, *batch, &plan, on);
                         judged.refusal.is_none().then_some((plan, judged.memory_bytes))
                     });
                     OnType { device_type: device_type.into(), plans: plans.collect() }

@@ -3,6 +3,7 @@
 //! All inputs of a run are copied into its directory before it starts, so that a run is resumed in the same way as it is begun: the
 //! journal is replayed, which restores the state of the engine and the policy, and then the run continues on the devices.
 
+mod cluster_memory;
 mod doubts;
 mod draws;
 mod first;

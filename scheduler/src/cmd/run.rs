@@ -181,7 +181,7 @@ fn manifest(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<(Manifest
     if policy::resizes(policy) {
         // What a decision may choose among is measured now, because a decision cannot wait for it.
         let topology = online::cluster(&manifest);
-        drop(LegalPlans::new(&jobs, &catalog, &topology, |workload, batch, plan, devices| {
+        drop(LegalPlans::new(&jobs, &catalog, &topology, |workload, batch, plan, (_, devices)| {
             estimates.judge(workload, batch, plan, devices, Effort::WhereTight)
         }));
     }

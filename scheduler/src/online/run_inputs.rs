@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
-use jobs::plans::{Effort, Estimates, Judgement};
+use jobs::plans::{Effort, Estimates};
 use schema::{
     calibration::Calibration,
     catalog::Catalog,
@@ -15,6 +15,7 @@ use schema::{
     trace::Trace,
 };
 
+use super::cluster_memory::ClusterMemory;
 use crate::{
     cluster::JobId,
     engine::{self, Engine},
@@ -71,7 +72,7 @@ impl RunInputs {
         let named = manifest.scheduling.as_ref().and_then(Named::recorded);
         let costs = costs(machine, named)?;
         let history = history.map(|path| history::read(path, &catalog)).transpose()?.unwrap_or_default();
-        let plans = legal_plans(&manifest, &catalog, &topology, &asked, footprints);
+        let plans = legal_plans(&manifest, &catalog, &topology, &asked, (models, footprints))?;
         Ok(RunInputs {
             models: Models::new(&manifest, &topology, models)?,
             costs,
@@ -199,21 +200,27 @@ fn costs(machine: Option<&Path>, named: Option<Named>) -> anyhow::Result<Option<
     })
 }
 
-/// The legal plans of elastic jobs on the devices of this machine, or on simulated ones, of whose memory nothing is known.
+/// The legal plans of elastic jobs on the devices of this machine, or on those of a described cluster.
+///
+/// # Errors
+/// Fails if a fitted model cannot be read.
 fn legal_plans(
     manifest: &Manifest,
     catalog: &Catalog,
     topology: &Topology,
     asked: &[JobRequest],
-    footprints: Vec<MeasuredFootprint>,
-) -> LegalPlans {
+    (models, footprints): (ModelFiles<'_>, Vec<MeasuredFootprint>),
+) -> anyhow::Result<LegalPlans> {
     if manifest.devices.is_empty() {
-        return LegalPlans::new(asked, catalog, topology, |_, _, _, _| Judgement::default());
+        let memory = ClusterMemory::new(manifest, topology, models)?;
+        return Ok(LegalPlans::new(asked, catalog, topology, |workload, batch, plan, (device_type, _)| {
+            memory.judge(workload, batch, plan, device_type)
+        }));
     }
     let mut estimates = Estimates::of_run(manifest, footprints);
-    LegalPlans::new(asked, catalog, topology, |workload, batch, plan, devices| {
+    Ok(LegalPlans::new(asked, catalog, topology, |workload, batch, plan, (_, devices)| {
         estimates.judge(workload, batch, plan, devices, Effort::Known)
-    })
+    }))
 }
 
 /// The settings of `sched` in a manifest.

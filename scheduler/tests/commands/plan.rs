@@ -2,7 +2,7 @@
 
 mod planted;
 
-use std::{path::Path, sync::LazyLock};
+use std::{collections::BTreeSet, path::Path, sync::LazyLock};
 
 use front_door::Door;
 use jobs::plans::memory::{CUDA_CONTEXT_BYTES, DeviceMemory, Numbers, states_bytes};
@@ -15,9 +15,11 @@ use scheduler::{
 };
 use schema::{
     catalog::{Catalog, Workload},
+    decision::{self, Action},
     fitted::{FittedWorkload, FormulaName, ModelFile},
     plan::{Plan, Precision},
     rows::{self, BestPlan, MemorySource},
+    run_dir::RunDir,
 };
 
 const BATCH: u32 = 16;
@@ -335,4 +337,38 @@ proptest! {
             prop_assert_eq!(row.plan.is_some(), row.memory_bytes.is_some());
         }
     }
+}
+
+/// The smallest memory needs another plan than the largest.
+#[test]
+fn a_simulated_job_gets_the_plan_that_fits_on_the_devices_of_its_cluster() {
+    let door = door();
+    let job = format!("gpt2@b{BATCH}@dp4-bf16");
+    door.write(
+        "trace.csv",
+        &format!("name,submit_s,job,steps,elastic,class\na,0,{job},50,true,best-effort\n"),
+    );
+    let mut plans = BTreeSet::new();
+    for memory in ["80GiB", "5GiB", "4GiB", "3GiB"] {
+        let best = &rows_of(&door, &format!("--devices 4 --memory {memory}"))[0];
+        let best = best.curve_plan.expect("a plan fits");
+        let cluster = format!(
+            "[[nodes]]\ncount = 1\ndevices = 4\ndevice_type = \"H100\"\ndevice_memory = \"{memory}\"\n"
+        );
+        door.write("cluster.toml", &cluster);
+        let out = format!("runs/{memory}");
+        door.exits(
+            0,
+            &format!("sim trace.csv --policy rubick --cluster cluster.toml --truth m.json --model m.json --switch-cost 1s --out {out}"),
+        );
+        let run = RunDir::open(&door.path(&out)).expect("it is a run");
+        let turns = decision::read(&run.decisions_path()).expect("it has decisions");
+        let started = turns.iter().flat_map(|turn| &turn.actions).find_map(|action| match action {
+            Action::Start { plan, .. } => *plan,
+            _ => None,
+        });
+        assert_eq!(started, Some(best), "{memory}");
+        plans.insert(best);
+    }
+    assert!(plans.len() > 1, "{plans:?}");
 }

@@ -456,8 +456,9 @@ fn a_policy_knows_what_switches_cost_and_which_plans_are_legal() {
         refusal: (plan.ga > if devices[0] == small { 1 } else { 2 }).then(|| "too large".into()),
         ..Judgement::default()
     };
-    let plans =
-        LegalPlans::new(&jobs, &Catalog::embedded(), &topology, |_, _, plan, devices| judge(plan, devices));
+    let plans = LegalPlans::new(&jobs, &Catalog::embedded(), &topology, |_, _, plan, (_, devices)| {
+        judge(plan, devices)
+    });
     let costs = Named::constant(Nanos(62 * SECOND));
     let model = Own { slowdown: 1.0 };
     let known = Known { costs: Some(&costs), plans: Some(&plans), history: &[] };

@@ -79,7 +79,7 @@ fn try_run(
     (settings, restart_s, costs): (Settings, u64, bool),
 ) -> (Vec<Turn>, Result<Vec<Outcome>, ClusterError>) {
     let of_restart = Named::constant(Nanos(restart_s * SECOND));
-    let legal = |_: &_, _, _: &_, _: &[_]| Judgement::default();
+    let legal = |_: &_, _, _: &_, _: (&_, &[_])| Judgement::default();
     let plans = LegalPlans::new(jobs, &Catalog::embedded(), topology, legal);
     let costs: Option<&dyn SwitchCosts> = if costs { Some(&of_restart) } else { None };
     let known = Known { costs, plans: Some(&plans), history: &[] };

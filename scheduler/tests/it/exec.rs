@@ -262,7 +262,7 @@ fn plans_are_shown_for_each_type_of_device_that_a_job_may_have() {
     for (job, virtual_cluster) in jobs.iter_mut().zip(["a", "b"]) {
         (job.elastic, job.virtual_cluster) = (true, virtual_cluster.into());
     }
-    let legal = |_: &_, _, _: &_, _: &[_]| Judgement::default();
+    let legal = |_: &_, _, _: &_, _: (&_, &[_])| Judgement::default();
     let plans = LegalPlans::new(&jobs, &Catalog::embedded(), &topology, legal);
     let known = Known { plans: Some(&plans), ..Known::default() };
     let engine = Engine::new(&topology, &jobs, &ByType, engine::Settings::default()).knowing(known);

@@ -100,7 +100,7 @@ impl RandomRun {
         let mut random = Rng::with_seed(seed);
         let topology = topology(&mut random);
         let jobs = jobs(&mut random, &topology);
-        let fits = |_: &_, _, _: &_, _: &[_]| Judgement::default();
+        let fits = |_: &_, _, _: &_, _: (&_, &[_])| Judgement::default();
         let plans = LegalPlans::new(&jobs, &Catalog::embedded(), &topology, fits);
         let truth = Truth { minds_neighbours: random.bool() };
         let is_mistaken = random.bool();

@@ -43,6 +43,8 @@ pub(super) struct Has {
     pub(super) devices: u32,
     /// The devices on each node.
     pub(super) nodes: Vec<(NodeId, u32)>,
+    /// The fewest cores with which each rank may run.
+    pub(super) cpus: u16,
     /// Throughput over the reference.
     pub(super) speed: f64,
     /// The place of its level; `None` if it runs in another way than the curve has it.
@@ -125,7 +127,9 @@ impl Contender {
                 None => nodes.push((node, 1)),
             }
         }
-        Has { devices, nodes, speed: rate / self.reference, level: level.filter(|_| as_known.is_some()) }
+        let level = level.filter(|_| as_known.is_some());
+        let cpus = level.map_or(placed.cpus.unwrap_or(0), |level| self.fewest_cpus(level));
+        Has { devices, nodes, cpus, speed: rate / self.reference, level }
     }
 
     /// Whether restarts, with one more, take no more than their share of the time since the first start, and are no more than their
@@ -137,6 +141,17 @@ impl Contender {
         let is_few = settings.most_restarts.is_none_or(|most| account.starts <= most);
         let lost_s = f64::from(account.starts) * self.restart_s;
         is_young && is_few && lost_s <= settings.restarts * Nanos::as_secs_f64(since)
+    }
+
+    /// What it has at a level, on these nodes.
+    pub(super) fn at_level(&self, level: usize, nodes: Vec<(NodeId, u32)>) -> Has {
+        let devices = self.curve.levels[level].devices;
+        Has { devices, nodes, cpus: self.fewest_cpus(level), speed: self.speed_at(level), level: Some(level) }
+    }
+
+    /// The fewest cores of each rank at a level.
+    pub(super) fn fewest_cpus(&self, level: usize) -> u16 {
+        self.curve.levels[level].points[0].cpus.unwrap_or(0)
     }
 
     /// The speed at a level.
@@ -225,7 +240,7 @@ impl Contender {
                     left -= *count;
                 }
                 nodes.retain(|(_, count)| *count > 0);
-                Some(Some(Has { devices, nodes, speed: self.speed_at(level), level: Some(level) }))
+                Some(Some(self.at_level(level, nodes)))
             }
             None if self.least.is_none() => Some(None),
             None => None,

@@ -17,6 +17,8 @@ pub(super) struct Floor {
     /// Of each pool, the devices of the largest node, of the two largest together, and so on.
     largest: HashMap<PoolId, Vec<u32>>,
     free: Vec<u32>,
+    /// The cores of each node that the jobs may have. `None` where they are not counted.
+    cores: Vec<Option<u32>>,
     /// The jobs on each node, by their places in `jobs`.
     on: Vec<Vec<usize>>,
     nodes_of: HashMap<PoolId, Vec<NodeId>>,
@@ -81,8 +83,13 @@ impl fmt::Display for Claim {
 }
 
 impl Floor {
-    /// `room` has the devices of each node that the jobs may have, by number.
-    pub(super) fn new(view: &View<'_>, jobs: Vec<Contender>, room: Vec<u32>, reclaims: bool) -> Floor {
+    /// `room` and `cores` have the devices and the cores of each node that the jobs may have, by number.
+    pub(super) fn new(
+        view: &View<'_>,
+        jobs: Vec<Contender>,
+        (room, cores): (Vec<u32>, Vec<Option<u32>>),
+        reclaims: bool,
+    ) -> Floor {
         let nodes_of: HashMap<PoolId, Vec<NodeId>> =
             view.pools().map(|pool| (pool, view.occupancy.nodes_in(pool).collect())).collect();
         let sizes: Vec<u32> = view.topology.nodes().iter().map(|node| node.devices.len() as u32).collect();
@@ -105,7 +112,7 @@ impl Floor {
             }
         }
         let costs = [Vec::new(), Vec::new()];
-        let mut floor = Floor { jobs, sizes, largest, free, on, nodes_of, costs, reclaims };
+        let mut floor = Floor { jobs, sizes, largest, free, cores, on, nodes_of, costs, reclaims };
         for claim in [Claim::Guarantee, Claim::Gain] {
             let of = |node: usize| floor.costs_of(NodeId(node as u32), claim);
             floor.costs[claim as usize] = (0..floor.sizes.len()).map(of).collect();
@@ -222,7 +229,7 @@ impl Floor {
         // All nodes but the last are whole ones, the largest first, so that there are as few as can be.
         let whole = self.fewest_nodes(job.curve.pool, devices)? - 1;
         if whole > 0 {
-            let mut sizes = self.whole_nodes_by_cost(taker, claim, seconds);
+            let mut sizes = self.whole_nodes_by_cost((taker, level), claim, seconds);
             sizes.sort_by(|(size, cost, node), (other_size, other_cost, other)| {
                 other_size.cmp(size).then(cost.total_cmp(other_cost)).then(node.cmp(other))
             });
@@ -236,7 +243,7 @@ impl Floor {
             }
         }
         if left > 0 {
-            let by_cost = self.nodes_by_cost(taker, |_| left, claim, seconds);
+            let by_cost = self.nodes_by_cost((taker, level), |_| left, claim, seconds);
             let others = by_cost.filter(|(.., node)| nodes.iter().all(|(taken, _)| taken != node));
             let least = others.min_by(|(a, free, node), (b, more, other)| {
                 a.total_cmp(b).then((free, node).cmp(&(more, other)))
@@ -246,11 +253,40 @@ impl Floor {
             nodes.push((node, left));
         }
         let cost = self.cost(&givers);
-        Some(Exchange { taker, has: Has { devices, nodes, speed, level: Some(level) }, givers, cost })
+        let exchange = Exchange { taker, has: job.at_level(level, nodes), givers, cost };
+        self.has_cores(&exchange).then_some(exchange)
     }
 
-    /// The nodes of which a job can have all devices, each with their number and the work that others lose by that.
-    fn whole_nodes_by_cost(&self, taker: usize, claim: Claim, seconds: f64) -> Vec<(u32, f64, NodeId)> {
+    /// Whether the nodes of a job have the cores that it and the jobs beside it need, after an exchange.
+    fn has_cores(&self, exchange: &Exchange) -> bool {
+        let Exchange { taker, has, givers, .. } = exchange;
+        let wanted = |devices: u32| devices * u32::from(has.cpus);
+        has.nodes.iter().all(|(node, devices)| self.cores_are_free(*taker, *node, wanted(*devices), givers))
+    }
+
+    /// Whether the jobs on a node leave this many cores to another, after some have given up devices.
+    fn cores_are_free(
+        &self,
+        taker: usize,
+        node: NodeId,
+        wanted: u32,
+        givers: &BTreeMap<usize, Option<Has>>,
+    ) -> bool {
+        let Some(cores) = self.cores[node.0 as usize].filter(|_| wanted > 0) else { return true };
+        let of_others = self.on[node.0 as usize].iter().filter(|place| **place != taker).map(|place| {
+            let has = givers.get(place).unwrap_or(&self.jobs[*place].has);
+            devices_on(has, node) * has.as_ref().map_or(0, |has| u32::from(has.cpus))
+        });
+        of_others.sum::<u32>() + wanted <= cores
+    }
+
+    /// The nodes of which a job can have all devices at a level, each with their number and the work that others lose by that.
+    fn whole_nodes_by_cost(
+        &self,
+        taker: (usize, usize),
+        claim: Claim,
+        seconds: f64,
+    ) -> Vec<(u32, f64, NodeId)> {
         let size = |node: NodeId| self.sizes[node.0 as usize];
         let found = self.nodes_by_cost(taker, size, claim, seconds);
         found.map(|(cost, _, node)| (size(node), cost, node)).collect()
@@ -263,10 +299,10 @@ impl Floor {
         (fewer < largest.len()).then_some(fewer + 1)
     }
 
-    /// The nodes on which a job can have this many devices, each with the work that others lose by that, and with its free devices.
+    /// The nodes on which a job can have this many devices at a level, each with the work that others lose by that, and with its free devices.
     fn nodes_by_cost(
         &self,
-        taker: usize,
+        (taker, level): (usize, usize),
         devices: impl Fn(NodeId) -> u32,
         claim: Claim,
         seconds: f64,
@@ -274,8 +310,16 @@ impl Floor {
         let job = &self.jobs[taker];
         let own: &[(NodeId, u32)] = job.has.as_ref().map_or(&[], |has| &has.nodes);
         let nodes = self.nodes_of.get(&job.curve.pool).map_or(&[][..], |nodes| nodes);
+        let fewest = job.fewest_cpus(level);
+        let nothing = BTreeMap::new();
         let cost = move |node: NodeId| {
             let devices = devices(node);
+            // If others give way, so do their cores.
+            if devices <= self.free[node.0 as usize]
+                && !self.cores_are_free(taker, node, devices * u32::from(fewest), &nothing)
+            {
+                return None;
+            }
             if own.iter().any(|(on, _)| *on == node) {
                 let mut changed = BTreeMap::new();
                 let is_possible = self.free_up(node, devices, (claim, taker), &mut changed);

@@ -80,7 +80,7 @@ impl Rubick {
                 jobs.push(Contender::new(view, job, standing, curve, &self.settings));
             }
         }
-        let room = self.roster.room(view, &self.moves);
+        let room = (self.roster.room(view, &self.moves), self.roster.cpus(view, &self.moves));
         let mut floor = Floor::new(view, jobs, room, self.settings.reclaims);
         let made = round::divide(&mut floor);
         for (claim, exchange) in &made {
