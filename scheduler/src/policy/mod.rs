@@ -16,6 +16,7 @@ mod elastic;
 mod elastic_fifo;
 mod exec;
 mod fifo;
+mod gain;
 mod greedy;
 mod list;
 mod moves;

@@ -15,15 +15,13 @@
 //! packed again either, and two jobs that both take no checkpoint are never packed. Gandiva profiles by trial; this policy asks the
 //! model first.
 
-mod gain;
-
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use schema::{plan::Plan, units::Nanos};
 
-use self::gain::Gain;
 use super::{
     Decision, Policy,
+    gain::{Gain, SEATS},
     queue::{Misfit, Queue},
     ranking::Need,
     start,
@@ -34,9 +32,6 @@ use crate::{
     occupancy::{Draft, PoolId},
     view::{Change, View},
 };
-
-/// The maximum number of jobs on a device.
-const SEATS: usize = 2;
 
 pub(super) struct PackingFifo {
     queue: Queue<()>,

@@ -1,5 +1,6 @@
 //! Rubick: each of its mechanisms where nothing else explains the outcome.
 
+use model::{Prediction, Question, Throughput};
 use proptest::prelude::*;
 use scheduler::{
     cluster::{Action, ActionError, Cluster, ClusterError, Happened, JobId},
@@ -9,7 +10,7 @@ use scheduler::{
     sim::{Named, Settings, Sim},
     testbed::{ResumePoint, Testbed},
     topology::Topology,
-    view::View,
+    view::{Known, View},
 };
 use schema::{
     cluster::NodeFacts,
@@ -475,4 +476,66 @@ fn a_job_is_explained_by_its_curve_and_its_last_exchange() {
     ] {
         assert!(text.contains(part), "{part}\n{text}");
     }
+}
+
+/// Jobs beside each other take 1.25 times as long as alone, so that two do 1.6 times the work of one.
+struct Beside {
+    slowdown: f64,
+}
+
+impl Throughput for Beside {
+    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+        let alone = Planted { step_s: sublinear, doubt: |_| 0.001 }
+            .predict(&Question { co_runners: &[], ..*question });
+        let others = question.co_runners.len() as i32;
+        Some(alone?.times(self.slowdown.powi(others)))
+    }
+}
+
+/// Two devices, both of which a guaranteed job needs, and two best-effort jobs that ask for as many. At 100 s another guaranteed job
+/// arrives, for which there is no room.
+#[test]
+fn jobs_that_wait_are_packed_if_that_is_a_gain_and_the_guarantee_of_the_other_is_kept() {
+    let topology = Topology::uniform(2, 2, "GPU");
+    let best_effort = |id, arrival| elastic(id, arrival, ("gpt2-mini", 8, "dp2"), 160, BestEffort);
+    let all_best_effort = [best_effort(0, 0), best_effort(1, 10), best_effort(2, 20)];
+    let costs = Named::constant(FREE);
+    let run = |policy: &str, jobs: &[JobRequest], slowdown: f64| {
+        // Each job asks for two devices and takes at least as many.
+        let jobs: Vec<JobRequest> =
+            jobs.iter().map(|job| JobRequest { min_devices: Some(2), ..job.clone() }).collect();
+        let world = Elastic::new(&topology, &jobs, sublinear, &costs);
+        let plans = world.plans();
+        let known = Known { costs: Some(&costs), plans: Some(&plans), history: &[] };
+        let model = Beside { slowdown };
+        let mut engine = Engine::new(&topology, &jobs, model, engine::Settings::default()).knowing(known);
+        let mut sim = Sim::new(&topology, &jobs, Box::new(Beside { slowdown }), &costs, Settings::default())
+            .expect("all is known");
+        let mut turns: Vec<Turn> = Vec::new();
+        let outcomes =
+            engine::run(&mut engine, &mut sim, &mut *built(policy), &mut turns).expect("every job ends");
+        assert!(turns.iter().all(|turn| turn.refused.is_empty()), "{turns:?}");
+        let starts: Vec<(u64, u32)> =
+            starts(&turns).into_iter().map(|(second, job, ..)| (second, job)).collect();
+        (starts, outcomes.iter().map(|row| end_s(row).round() as u64).collect::<Vec<_>>())
+    };
+    // Steps alone take 0.625 s: the jobs take 100 s each, one after the other.
+    assert_eq!(
+        run("rubick", &all_best_effort, 1.25),
+        (vec![(0, 0), (100, 1), (200, 2)], vec![100, 200, 300])
+    );
+    // The second joins the first at 10 s: 90 s of work take 112.5 s. It then has done 90 of 100 s, and the third joins it.
+    let (starts, ends) = run("rubick:pack=on", &all_best_effort, 1.25);
+    assert_eq!(starts, [(0, 0), (10, 1), (122, 2)]);
+    assert_eq!(ends[..2], [123, 135]);
+    // Two jobs beside each other do less than one after the other.
+    assert_eq!(run("rubick:pack=on", &all_best_effort, 2.1).0, [(0, 0), (100, 1), (200, 2)]);
+    // The host is guaranteed what it asks for, which it would not have beside another.
+    let with_guarantee = |class| [JobRequest { class, ..best_effort(0, 0) }, best_effort(1, 10)];
+    assert_eq!(run("rubick:pack=on", &with_guarantee(Guaranteed), 1.25).0, [(0, 0), (100, 1)]);
+    assert_eq!(run("rubick:pack=on:slack=1.25", &with_guarantee(Guaranteed), 1.25).0, [(0, 0), (10, 1)]);
+    // A guaranteed job that arrives takes the devices from both. They share them again when it has ended.
+    let later = JobRequest { class: Guaranteed, ..best_effort(2, 50) };
+    let (starts, _) = run("rubick:pack=on", &[best_effort(0, 0), best_effort(1, 10), later], 1.25);
+    assert_eq!(starts, [(0, 0), (10, 1), (50, 2), (150, 0), (150, 1)]);
 }

@@ -27,7 +27,8 @@ impl Target {
         Target { nodes: on_nodes(view, placed), plan: placed.plan, cpus: placed.cpus }
     }
 
-    fn is_of(&self, view: &View<'_>, placed: &Placed) -> bool {
+    /// Whether a job runs there and in this way.
+    pub(in crate::policy) fn is_of(&self, view: &View<'_>, placed: &Placed) -> bool {
         let mut nodes = self.nodes.clone();
         nodes.sort_unstable();
         nodes == on_nodes(view, placed) && self.plan == placed.plan && self.cpus == placed.cpus

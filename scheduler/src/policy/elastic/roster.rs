@@ -15,6 +15,8 @@ use crate::{
 #[derive(Debug, Default)]
 pub(in crate::policy) struct Roster {
     jobs: BTreeSet<JobId>,
+    /// Jobs that share the devices of others and stay there as long as these do. Their devices count as those of the others.
+    pub(in crate::policy) guests: BTreeSet<JobId>,
 }
 
 /// What a policy may do with a job now.
@@ -48,16 +50,17 @@ impl Roster {
         view: &'a View<'a>,
         moves: &'a Moves,
     ) -> impl Iterator<Item = (JobId, Standing<'a>)> {
-        self.jobs.iter().map(move |&job| (job, Roster::standing(view, moves, job)))
+        self.jobs.iter().map(move |&job| (job, self.standing(view, moves, job)))
     }
 
-    fn standing<'a>(view: &'a View<'a>, moves: &Moves, job: JobId) -> Standing<'a> {
+    fn standing<'a>(&self, view: &'a View<'a>, moves: &Moves, job: JobId) -> Standing<'a> {
         match &view.job(job).state {
             _ if moves.has(job) => Standing::IsOnItsWay,
             State::Waiting { .. } => Standing::Waits,
             State::Placed(placed) => match placed.phase {
-                Phase::Running if view.asked_by(job).takes_no_checkpoint.is_none() => Standing::Runs(placed),
                 Phase::Stopping | Phase::Ending => Standing::IsOnItsWay,
+                _ if self.guests.contains(&job) => Standing::Stays(placed),
+                Phase::Running if view.asked_by(job).takes_no_checkpoint.is_none() => Standing::Runs(placed),
                 _ => Standing::Stays(placed),
             },
             State::Ended { .. } => Standing::IsOnItsWay,
@@ -84,7 +87,9 @@ impl Roster {
         for (job, standing) in self.jobs(view, moves) {
             let Standing::Runs(placed) = standing else { continue };
             for &device in &placed.devices {
-                let is_its_own = view.occupancy.kept_by(device) == [job] && !view.occupancy.is_lost(device);
+                let mut hosts =
+                    view.occupancy.kept_by(device).iter().filter(|kept| !self.guests.contains(kept));
+                let is_its_own = hosts.all(|host| *host == job) && !view.occupancy.is_lost(device);
                 let returns = is_its_own && !is_destination.contains(&device);
                 room[view.topology.node_of(device).0 as usize] += u32::from(returns);
             }

@@ -20,7 +20,8 @@
 //! * `only=plans` (the devices that a job asks for), `only=resources` (its plan, with another degree of data parallelism) and
 //!   `only=nothing` are the paper's ablations Rubick-E, -R and -N, as far as their names explain them.
 //!
-//! Beyond the paper, `risk=Q` decides by a quantile of the predicted times, and not by their median.
+//! Beyond the paper, `risk=Q` decides by a quantile of the predicted times, and not by their median, and `pack=on` starts jobs that
+//! wait beside others whose interference is known (`guests.rs`).
 //!
 //! What the artifact does and the paper does not describe is off: `slack=1.5` (a guarantee counts as kept at two thirds of the
 //! speed), `most-restarts=5`, `shield=200000s` (older jobs are not reconfigured), and `reclaim=off` (a defect of its released
@@ -30,6 +31,7 @@ mod contender;
 mod cores;
 mod explain;
 mod floor;
+mod guests;
 mod round;
 mod settings;
 
@@ -38,7 +40,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use schema::units::Nanos;
 
 pub(super) use self::settings::Settings;
-use self::{contender::Contender, explain::Told, floor::Floor};
+use self::{contender::Contender, explain::Told, floor::Floor, guests::Guests};
 use super::{
     Decision, Moves, Policy,
     elastic::{Curves, Point, Roster, Seats, Standing, Target, pursue},
@@ -54,6 +56,7 @@ pub(super) struct Rubick {
     roster: Roster,
     curves: Curves,
     moves: Moves,
+    guests: Guests,
     next_round: Nanos,
     /// The last exchange of each job.
     told: HashMap<JobId, Told>,
@@ -66,6 +69,7 @@ impl Rubick {
             roster: Roster::default(),
             curves: Curves::default(),
             moves: Moves::default(),
+            guests: Guests::default(),
             next_round: Nanos::ZERO,
             told: HashMap::new(),
         }
@@ -88,7 +92,22 @@ impl Rubick {
         }
         let mut targets = self.targets(view, &floor);
         self.seat_others(view, &floor, &mut targets);
-        pursue(view, &mut self.moves, &targets)
+        // A host with a guest goes on until the guest has left.
+        let changes = |(job, target): &(&JobId, &Option<Target>)| {
+            let placed = view.job(**job).placed();
+            placed.is_some_and(|placed| target.as_ref().is_none_or(|target| !target.is_of(view, placed)))
+        };
+        let changed: Vec<JobId> = targets.iter().filter(changes).map(|(job, _)| *job).collect();
+        let leaving = self.guests.of(&changed);
+        let hosts: Vec<JobId> = leaving.iter().filter_map(|guest| self.guests.host_of(*guest)).collect();
+        targets.retain(|job, _| !hosts.contains(job));
+        let mut actions: Vec<Action> =
+            leaving.into_iter().map(|job| Action::Stop { job, checkpoint: true }).collect();
+        actions.extend(pursue(view, &mut self.moves, &targets));
+        if self.settings.packs {
+            actions.extend(self.guests.invite(view, &floor, (&actions, &self.moves)));
+        }
+        actions
     }
 
     /// Starts jobs that wait on what is left, where the round does not find it: on more nodes than they need, if jobs are spread,
@@ -138,6 +157,8 @@ impl Policy for Rubick {
         let mut actions = self.moves.refresh(view);
         self.roster.refresh(view);
         self.curves.refresh(view);
+        self.guests.refresh(view);
+        self.roster.guests = self.guests.jobs();
         for change in view.changes {
             if let Change::Ended(job) = change {
                 self.told.remove(job);

@@ -20,10 +20,12 @@ pub(in crate::policy) struct Settings {
     pub(super) shield: Option<Nanos>,
     /// Whether jobs give up devices for others that only gain.
     pub(super) reclaims: bool,
+    /// Whether jobs that wait are started on the devices of others.
+    pub(super) packs: bool,
 }
 
 impl Settings {
-    pub(in crate::policy) const USAGE: &str = "[:every=TIME][:only=plans|resources|nothing][:risk=Q][:restarts=PERCENT][:slack=F][:most-restarts=N][:shield=TIME][:reclaim=off]";
+    pub(in crate::policy) const USAGE: &str = "[:every=TIME][:only=plans|resources|nothing][:risk=Q][:restarts=PERCENT][:pack=on][:slack=F][:most-restarts=N][:shield=TIME][:reclaim=off]";
 
     /// Parses the settings that follow the name.
     pub(in crate::policy) fn parse(text: &str) -> anyhow::Result<Settings> {
@@ -35,6 +37,7 @@ impl Settings {
             most_restarts: None,
             shield: None,
             reclaims: true,
+            packs: false,
         };
         let mut named = Vec::new();
         for part in text.split(':').filter(|_| !text.is_empty()) {
@@ -70,6 +73,10 @@ impl Settings {
                     settings.most_restarts = Some(most);
                 }
                 "shield" => settings.shield = Some(time(part, value)?),
+                "pack" => {
+                    ensure!(value == "on", "'{part}': write pack=on, or leave it out");
+                    settings.packs = true;
+                }
                 "reclaim" => {
                     ensure!(value == "off", "'{part}': write reclaim=off, or leave it out");
                     settings.reclaims = false;

@@ -2,8 +2,11 @@
 
 use model::Prediction;
 
-use super::{super::belief, SEATS};
+use super::belief;
 use crate::{cluster::JobId, view::View};
+
+/// The maximum number of jobs on a device.
+pub(super) const SEATS: usize = 2;
 
 /// A predicted sum of normalised throughputs, with its confidence interval. The half-width is infinite if a prediction has no
 /// interval.
@@ -11,6 +14,8 @@ use crate::{cluster::JobId, view::View};
 pub(super) struct Gain {
     pub(super) sum: f64,
     pub(super) half_width: f64,
+    /// The throughput of each over that alone.
+    pub(super) throughputs: [f64; SEATS],
     pub(super) alone_ns: [f64; SEATS],
 }
 
@@ -20,13 +25,14 @@ impl Gain {
     pub(super) fn predict(view: &View<'_>, jobs: [JobId; SEATS]) -> Option<Gain> {
         let [one, other] = jobs;
         let devices = &view.job(one).placed()?.devices;
-        let mut gain = Gain { sum: 0.0, half_width: 0.0, alone_ns: [0.0; SEATS] };
+        let mut gain = Gain { sum: 0.0, half_width: 0.0, throughputs: [0.0; SEATS], alone_ns: [0.0; SEATS] };
         for (seat, (job, beside)) in [(one, other), (other, one)].into_iter().enumerate() {
             let alone = belief::step_on(view, job, devices, &[])?;
             let together = belief::step_on(view, job, devices, &[beside])?;
             let throughput = alone.step_ns / together.step_ns;
             let relative = relative_half_width(&alone).hypot(relative_half_width(&together));
             gain.sum += throughput;
+            gain.throughputs[seat] = throughput;
             gain.half_width = gain.half_width.hypot(throughput * relative);
             gain.alone_ns[seat] = alone.step_ns;
         }
