@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use super::{
     Decision, Policy,
-    elastic::{Candidate, Configuration, Elastic, Seats, Target, Types, steps_left},
+    elastic::{Available, Candidate, Configuration, Elastic, Target, Types, steps_left},
     jobs_named,
 };
 use crate::{
@@ -36,15 +36,15 @@ impl ElasticFifo {
 impl Policy for ElasticFifo {
     fn decide(&mut self, view: &View<'_>) -> Decision {
         let mut actions = self.jobs.refresh(view);
-        let (candidates, mut seats) = self.jobs.candidates(view, |_, _| true);
+        let (candidates, mut available) = self.jobs.candidates(view, |_, _| true);
         for running in candidates.iter().filter_map(|candidate| candidate.running.as_ref()) {
-            seats.take(&running.target.nodes, running.target.cpus);
+            available.take(&running.target.nodes, running.target.cpus);
         }
-        let mut targets = start(view, &mut seats, &candidates);
+        let mut targets = start(view, &mut available, &candidates);
         let waits =
             |candidate: &Candidate| candidate.running.is_none() && !targets.contains_key(&candidate.job);
         if !candidates.iter().any(|candidate| waits(candidate) && is_present(view, candidate)) {
-            targets.extend(grow(view, &mut seats, &candidates));
+            targets.extend(grow(view, &mut available, &candidates));
         }
         let targets = targets.into_iter().map(|(job, target)| (job, Some(target))).collect();
         let new = self.jobs.pursue(view, &targets);
@@ -66,11 +66,15 @@ impl Policy for ElasticFifo {
 }
 
 /// The targets of jobs that wait.
-fn start(view: &View<'_>, seats: &mut Seats<'_>, candidates: &[Candidate]) -> BTreeMap<JobId, Target> {
+fn start(
+    view: &View<'_>,
+    available: &mut Available<'_>,
+    candidates: &[Candidate],
+) -> BTreeMap<JobId, Target> {
     let mut targets = BTreeMap::new();
     for candidate in candidates.iter().filter(|candidate| candidate.running.is_none()) {
         let most = most(view, candidate);
-        let find = |configuration: &Configuration| find(seats, configuration);
+        let find = |configuration: &Configuration| find(available, configuration);
         match candidate.configurations[..=most].iter().rev().find_map(find) {
             Some(target) => drop(targets.insert(candidate.job, target)),
             None if is_present(view, candidate) => break,
@@ -81,7 +85,7 @@ fn start(view: &View<'_>, seats: &mut Seats<'_>, candidates: &[Candidate]) -> BT
 }
 
 /// The targets of running jobs that are worth a restart.
-fn grow(view: &View<'_>, seats: &mut Seats<'_>, candidates: &[Candidate]) -> BTreeMap<JobId, Target> {
+fn grow(view: &View<'_>, available: &mut Available<'_>, candidates: &[Candidate]) -> BTreeMap<JobId, Target> {
     let mut targets = BTreeMap::new();
     for candidate in candidates {
         let Some(running) = &candidate.running else { continue };
@@ -89,10 +93,10 @@ fn grow(view: &View<'_>, seats: &mut Seats<'_>, candidates: &[Candidate]) -> BTr
         let left = steps_left(view, candidate.job, now.rate);
         let pays = |more: &&Configuration| left / now.rate - left / more.rate > running.restart_s;
         let larger = candidate.configurations[..=most(view, candidate)].iter().skip(running.now + 1);
-        seats.give_back(&running.target.nodes, running.target.cpus);
-        match larger.rev().filter(pays).find_map(|configuration| find(seats, configuration)) {
+        available.give_back(&running.target.nodes, running.target.cpus);
+        match larger.rev().filter(pays).find_map(|configuration| find(available, configuration)) {
             Some(target) => drop(targets.insert(candidate.job, target)),
-            None => seats.take(&running.target.nodes, running.target.cpus),
+            None => available.take(&running.target.nodes, running.target.cpus),
         }
     }
     targets
@@ -111,8 +115,8 @@ fn is_present(view: &View<'_>, candidate: &Candidate) -> bool {
     view.occupancy.present_in(least.pool) >= least.devices
 }
 
-fn find(seats: &mut Seats<'_>, configuration: &Configuration) -> Option<Target> {
+fn find(available: &mut Available<'_>, configuration: &Configuration) -> Option<Target> {
     let Configuration { pool, devices, cpus, plan, .. } = *configuration;
-    let nodes = seats.find(pool, devices, cpus)?;
+    let nodes = available.find(pool, devices, cpus)?;
     Some(Target { nodes, plan, cpus })
 }

@@ -24,10 +24,10 @@ pub(super) fn decide(
     let is_round = rounds.begins(view);
     let mut reason = String::new();
     if is_round {
-        let (candidates, seats) = jobs.candidates(view, wants);
-        let mut free: Vec<u32> = view.occupancy.pools().map(|pool| seats.of_pool(pool)).collect();
+        let (candidates, available) = jobs.candidates(view, wants);
+        let mut free: Vec<u32> = view.occupancy.pools().map(|pool| available.of_pool(pool)).collect();
         let (chosen, remark) = choose(&candidates, &mut free);
-        let new = jobs.give(view, &seats, &candidates, chosen);
+        let new = jobs.give(view, &available, &candidates, chosen);
         reason = [told(view, &new, jobs), remark].join("");
         actions.extend(new);
     }

@@ -6,7 +6,8 @@ use schema::plan::Plan;
 
 use super::{
     super::{Moves, belief},
-    Curve, Curves, Freedom, Level, Roster, Seat, Seats, Standing, Target, on_nodes, pursue, restart_s, seat,
+    Available, Curve, Curves, Freedom, Level, Roster, Standing, Target, Wanted, find_nodes, on_nodes, pursue,
+    restart_s,
 };
 use crate::{
     cluster::{Action, JobId},
@@ -102,8 +103,8 @@ impl Elastic {
         &mut self,
         view: &'a View<'a>,
         wants: impl Fn(&Curve, &Level) -> bool,
-    ) -> (Vec<Candidate>, Seats<'a>) {
-        let mut seats = Seats::new(view, &self.roster, &self.moves);
+    ) -> (Vec<Candidate>, Available<'a>) {
+        let mut available = Available::new(view, &self.roster, &self.moves);
         let mut candidates = Vec::new();
         for (job, standing) in self.roster.jobs(view, &self.moves) {
             let running = match standing {
@@ -111,7 +112,7 @@ impl Elastic {
                 Standing::Runs(placed) => match restart_s(view, job) {
                     Some(restart_s) => Some((placed, restart_s)),
                     None => {
-                        seats.take(&on_nodes(view, placed), placed.cpus);
+                        available.take(&on_nodes(view, placed), placed.cpus);
                         continue;
                     }
                 },
@@ -124,7 +125,7 @@ impl Elastic {
             });
             candidates.push(Candidate { job, configurations, running });
         }
-        (candidates, seats)
+        (candidates, available)
     }
 
     /// Makes the actions that give candidates the chosen configurations. A candidate for which there is no room on the nodes has
@@ -132,7 +133,7 @@ impl Elastic {
     pub(in crate::policy) fn give(
         &mut self,
         view: &View<'_>,
-        seats: &Seats<'_>,
+        available: &Available<'_>,
         candidates: &[Candidate],
         mut chosen: Vec<Option<usize>>,
     ) -> Vec<Action> {
@@ -141,9 +142,9 @@ impl Elastic {
                 let Configuration { pool, devices, cpus, .. } = candidate.configurations[(*chosen)?];
                 let stays = candidate.running.as_ref().filter(|running| Some(running.now) == *chosen);
                 let now = stays.map_or_else(Vec::new, |running| running.target.nodes.clone());
-                Some(Seat { job: candidate.job, pool, devices, cpus, now })
+                Some(Wanted { job: candidate.job, pool, devices, cpus, now })
             });
-            let found = seat(seats, &wanted.collect::<Vec<_>>());
+            let found = find_nodes(available, &wanted.collect::<Vec<_>>());
             let mut fit = true;
             for (candidate, chosen) in candidates.iter().zip(&mut chosen) {
                 let Some(place) = chosen.filter(|_| !found.contains_key(&candidate.job)) else { continue };

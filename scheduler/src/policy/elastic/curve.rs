@@ -14,7 +14,7 @@ use model::Prediction;
 use schema::plan::Plan;
 use statrs::distribution::{ContinuousCDF as _, Normal};
 
-use super::{super::belief, Seats};
+use super::{super::belief, Available};
 use crate::{
     cluster::JobId,
     job::JobRequest,
@@ -295,7 +295,7 @@ impl Search<'_> {
 
     /// Whether the nodes of the pool would have these devices, with cores for each, if they were empty.
     fn can_hold(&self, devices: u32, cpus: Option<u16>) -> bool {
-        Seats::empty(self.view).find(self.pool, devices, cpus).is_some()
+        Available::empty(self.view).find(self.pool, devices, cpus).is_some()
     }
 
     /// The devices on each node: those of one node, whole nodes, or what the job asks for. `None` for any other number.

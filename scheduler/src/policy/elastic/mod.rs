@@ -2,21 +2,21 @@
 //!
 //! * `curve.rs`: the best plan of a job for each number of devices and cores, which is its resource-sensitivity curve;
 //! * `roster.rs`: the jobs that may be started, resized or moved now, their remaining work and the cost of restarting them;
-//! * `seats.rs`: the nodes on which numbers of devices are found;
+//! * `available.rs`: the nodes on which numbers of devices are found;
 //! * `candidates.rs`: the configurations that a job can be given now, and the nodes for those that were chosen;
 //! * `rounds.rs`: decisions at fixed times;
 //! * `pursue.rs`: the actions that bring jobs to where a policy wants them.
 
+mod available;
 mod candidates;
 mod curve;
 mod pursue;
 mod roster;
 mod rounds;
-mod seats;
 
+pub(super) use available::{Available, Wanted, find_nodes};
 pub(super) use candidates::{Candidate, Configuration, Elastic, Types, restart_factor};
 pub(super) use curve::{Curve, Curves, Freedom, Level, Point, WORTH};
 pub(super) use pursue::{Target, pursue};
 pub(super) use roster::{Roster, Standing, on_nodes, restart_s, steps_left};
 pub(super) use rounds::{Rounds, Settings};
-pub(super) use seats::{Seat, Seats, seat};

@@ -43,7 +43,7 @@ pub(super) use self::settings::Settings;
 use self::{contender::Contender, explain::Told, floor::Floor, guests::Guests};
 use super::{
     Decision, Moves, Policy,
-    elastic::{Curves, Point, Roster, Seats, Standing, Target, pursue},
+    elastic::{Available, Curves, Point, Roster, Standing, Target, pursue},
     jobs_named,
 };
 use crate::{
@@ -91,7 +91,7 @@ impl Rubick {
             explain::tell(view, &floor, *claim, exchange, &mut self.told);
         }
         let mut targets = self.targets(view, &floor);
-        self.seat_others(view, &floor, &mut targets);
+        self.place_others(view, &floor, &mut targets);
         // A host with a guest goes on until the guest has left.
         let changes = |(job, target): &(&JobId, &Option<Target>)| {
             let placed = view.job(**job).placed();
@@ -112,14 +112,14 @@ impl Rubick {
 
     /// Starts jobs that wait on what is left, where the round does not find it: on more nodes than they need, if jobs are spread,
     /// and on other nodes, if those of the round have too few cores.
-    fn seat_others(&self, view: &View<'_>, floor: &Floor, targets: &mut BTreeMap<JobId, Option<Target>>) {
-        let mut seats = Seats::new(view, &self.roster, &self.moves);
+    fn place_others(&self, view: &View<'_>, floor: &Floor, targets: &mut BTreeMap<JobId, Option<Target>>) {
+        let mut available = Available::new(view, &self.roster, &self.moves);
         for target in targets.values().flatten() {
-            seats.take(&target.nodes, target.cpus);
+            available.take(&target.nodes, target.cpus);
         }
         let mut lacking = BTreeSet::new();
         for job in floor.jobs.iter().filter(|job| job.before.is_none()) {
-            if targets.get(&job.job).is_some_and(Option::is_some) || seats.of_pool(job.curve.pool) == 0 {
+            if targets.get(&job.job).is_some_and(Option::is_some) || available.of_pool(job.curve.pool) == 0 {
                 continue;
             }
             let level = &job.curve.levels[job.least.unwrap_or(0)];
@@ -128,7 +128,7 @@ impl Rubick {
             if lacking.contains(&need) {
                 continue;
             }
-            match seats.find(job.curve.pool, level.devices, cpus) {
+            match available.find(job.curve.pool, level.devices, cpus) {
                 Some(nodes) => drop(targets.insert(job.job, Some(Target { nodes, plan, cpus }))),
                 None => drop(lacking.insert(need)),
             }

@@ -12,7 +12,7 @@ use crate::{
 
 /// The devices and the cores of each node that may be given to jobs.
 #[derive(Clone)]
-pub(in crate::policy) struct Seats<'a> {
+pub(in crate::policy) struct Available<'a> {
     view: &'a View<'a>,
     devices: Vec<u32>,
     /// `None` if the number of cores of a node is not known.
@@ -21,7 +21,7 @@ pub(in crate::policy) struct Seats<'a> {
 
 /// A number of devices that a job is to have, with cores for each.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::policy) struct Seat {
+pub(in crate::policy) struct Wanted {
     pub(in crate::policy) job: JobId,
     pub(in crate::policy) pool: PoolId,
     pub(in crate::policy) devices: u32,
@@ -30,18 +30,22 @@ pub(in crate::policy) struct Seat {
     pub(in crate::policy) now: Vec<(NodeId, u32)>,
 }
 
-impl<'a> Seats<'a> {
+impl<'a> Available<'a> {
     /// What the jobs have that wait or may be stopped, and what is free.
-    pub(in crate::policy) fn new(view: &'a View<'a>, roster: &Roster, moves: &Moves) -> Seats<'a> {
-        Seats { view, devices: roster.room(view, moves), cpus: roster.cpus(view, moves) }
+    pub(in crate::policy) fn new(view: &'a View<'a>, roster: &Roster, moves: &Moves) -> Available<'a> {
+        Available { view, devices: roster.room(view, moves), cpus: roster.cpus(view, moves) }
     }
 
     /// What the nodes of an empty cluster have.
-    pub(super) fn empty(view: &'a View<'a>) -> Seats<'a> {
+    pub(super) fn empty(view: &'a View<'a>) -> Available<'a> {
         let nodes = view.topology.nodes();
         let counted = view.occupancy.counts_cpus();
         let devices = nodes.iter().map(|node| node.devices.len() as u32).collect();
-        Seats { view, devices, cpus: nodes.iter().map(|node| node.facts.cpus.filter(|_| counted)).collect() }
+        Available {
+            view,
+            devices,
+            cpus: nodes.iter().map(|node| node.facts.cpus.filter(|_| counted)).collect(),
+        }
     }
 
     /// The number of devices of a pool.
@@ -98,27 +102,30 @@ impl<'a> Seats<'a> {
 }
 
 /// The nodes for each job, and the devices that it has on them. Jobs that keep their number stay where they are; the others come
-/// after them, the largest first. If one does not fit that way, all are seated anew, the largest first, and a job stays if it still
+/// after them, the largest first. If one does not fit that way, all are placed anew, the largest first, and a job stays if it still
 /// can. Jobs that do not fit are left out.
-pub(in crate::policy) fn seat(seats: &Seats<'_>, wanted: &[Seat]) -> BTreeMap<JobId, Vec<(NodeId, u32)>> {
-    let mut in_order: Vec<&Seat> = wanted.iter().collect();
-    in_order.sort_by_key(|seat| (seat.now.is_empty(), Reverse(seat.devices), seat.job));
-    let found = seat_each(seats.clone(), &in_order);
+pub(in crate::policy) fn find_nodes(
+    available: &Available<'_>,
+    wanted: &[Wanted],
+) -> BTreeMap<JobId, Vec<(NodeId, u32)>> {
+    let mut in_order: Vec<&Wanted> = wanted.iter().collect();
+    in_order.sort_by_key(|wanted| (wanted.now.is_empty(), Reverse(wanted.devices), wanted.job));
+    let found = find_each(available.clone(), &in_order);
     if found.len() == wanted.len() {
         return found;
     }
-    in_order.sort_by_key(|seat| (Reverse(seat.devices), seat.now.is_empty(), seat.job));
-    let anew = seat_each(seats.clone(), &in_order);
+    in_order.sort_by_key(|wanted| (Reverse(wanted.devices), wanted.now.is_empty(), wanted.job));
+    let anew = find_each(available.clone(), &in_order);
     if anew.len() > found.len() { anew } else { found }
 }
 
-fn seat_each(mut seats: Seats<'_>, wanted: &[&Seat]) -> BTreeMap<JobId, Vec<(NodeId, u32)>> {
+fn find_each(mut available: Available<'_>, wanted: &[&Wanted]) -> BTreeMap<JobId, Vec<(NodeId, u32)>> {
     let mut found = BTreeMap::new();
-    for Seat { job, pool, devices, cpus, now } in wanted {
-        if !now.is_empty() && seats.has(now, *cpus) {
-            seats.take(now, *cpus);
+    for Wanted { job, pool, devices, cpus, now } in wanted {
+        if !now.is_empty() && available.has(now, *cpus) {
+            available.take(now, *cpus);
             found.insert(*job, now.clone());
-        } else if let Some(nodes) = seats.find(*pool, *devices, *cpus) {
+        } else if let Some(nodes) = available.find(*pool, *devices, *cpus) {
             found.insert(*job, nodes);
         }
     }
