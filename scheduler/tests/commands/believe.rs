@@ -24,7 +24,7 @@ fn step_ms(batch: u32, ranks: u32) -> f64 {
 }
 
 /// Writes a model of workloads, each with the factor by which its steps take longer than [`step_ms`].
-fn model(door: &Door, name: &str, device_type: &str, workloads: &[(&str, f64)]) {
+pub(crate) fn model(door: &Door, name: &str, device_type: &str, workloads: &[(&str, f64)]) {
     let fitted = |&(workload, factor): &(&str, f64)| {
         let row = |(batch, ranks)| FittedRow {
             source: 0,

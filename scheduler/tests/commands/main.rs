@@ -13,6 +13,7 @@ mod lacking;
 mod output;
 mod plan;
 mod predict;
+mod reconfigure;
 mod run;
 mod sim;
 mod suggest;
