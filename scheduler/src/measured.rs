@@ -1,6 +1,7 @@
 //! Measured step times of jobs alone, for fits: from runs of `profile`, from its exports, and from published tables.
 
 mod export;
+mod parameters;
 mod published;
 mod runs;
 
@@ -20,6 +21,8 @@ use schema::{
     job::Job,
     lines,
 };
+
+pub use self::parameters::parameters;
 
 /// Where step times come from.
 #[derive(Clone, Copy, Debug)]

@@ -63,6 +63,8 @@ pub enum Basis {
         /// Whether it depends on a parameter of which the rows say little.
         is_extrapolated: bool,
     },
+    /// A formula with published parameters, without a row.
+    Published(FormulaName),
 }
 
 impl Basis {
@@ -72,6 +74,7 @@ impl Basis {
             Basis::Measured => (BasisWord::Measured, None),
             Basis::Formula { formula, is_extrapolated: false } => (BasisWord::Formula, Some(formula)),
             Basis::Formula { formula, is_extrapolated: true } => (BasisWord::Extrapolated, Some(formula)),
+            Basis::Published(formula) => (BasisWord::Published, Some(formula)),
         }
     }
 }
@@ -87,7 +90,7 @@ impl FittedModel {
             let mut fits = fitted.fits.iter().map(from_file).collect::<Result<Vec<Fit>, _>>()?;
             // What the formula that describes the most rows refuses, others do not know either.
             let most = fits.iter().map(|fit| fit.rows).max();
-            let widest = fits.iter().position(|fit| Some(fit.rows) == most);
+            let widest = fits.iter().rposition(|fit| Some(fit.rows) == most);
             fits.truncate(widest.map_or(0, |widest| widest + 1));
             let workload = Workload { facts: fitted.facts, rows, observed: Vec::new(), fits };
             Ok((fitted.workload.clone(), workload))
@@ -185,7 +188,12 @@ impl Workload {
     }
 
     fn rows_of(&self, setting: &Setting) -> Logarithms {
-        Logarithms::of(self.rows.iter().filter(|row| row.setting == *setting).map(|row| row.step_s))
+        // Rows without a number of cores are of any, for plans to which cores do not matter.
+        let without_cores = Setting { cpus: None, ..*setting };
+        let is_of = |row: &&Observation| {
+            row.setting == *setting || (!setting.plan.offload && row.setting == without_cores)
+        };
+        Logarithms::of(self.rows.iter().filter(is_of).map(|row| row.step_s))
     }
 
     /// The number of cores with which a configuration was measured, or else most of them: that of the first row.
@@ -208,7 +216,11 @@ impl Workload {
 
 fn by_formula(fit: &Fit, setting: &Setting) -> Option<Answer> {
     let (step_s, interval_s, is_extrapolated) = fit.answer(setting)?;
-    Some(Answer { step_s, interval_s, basis: Basis::Formula { formula: fit.formula, is_extrapolated } })
+    let basis = match fit.rows {
+        0 => Basis::Published(fit.formula),
+        _ => Basis::Formula { formula: fit.formula, is_extrapolated },
+    };
+    Some(Answer { step_s, interval_s, basis })
 }
 
 fn described(formula: FormulaName, rows: &[Observation]) -> Vec<Observation> {
@@ -312,7 +324,7 @@ fn over_widest(own: &[LeftOut], widest: &[LeftOut]) -> f64 {
 }
 
 /// A fit as a file has it, without its errors.
-fn to_file(fit: &Fit) -> FormulaFit {
+pub(crate) fn to_file(fit: &Fit) -> FormulaFit {
     let count = fit.priors.len();
     let parameter = |(index, parameter): (usize, &formula::Parameter)| {
         let prior = fit.priors[index];

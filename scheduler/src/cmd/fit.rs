@@ -38,6 +38,9 @@ use crate::{
 ///
 /// Workloads with too few rows are left out, and the command exits with 1.
 ///
+/// --published adds workloads without a row, by the parameters of Rubick's formulas that its artifact publishes. What they leave open
+/// is said on stderr, and their predictions are marked as published.
+///
 /// With --suggest, --out is a table of the configurations that are worth measuring next, which `profile single --grid` measures. Each
 /// one lowers the variances of all predictions most for a second of device time, after those before it. They are plans that are
 /// valid at a batch of the rows on up to as many devices of one node as rows have, and that no row has. A workload with too few
@@ -50,6 +53,8 @@ use crate::{
 /// Example: `sched fit runs/two-ranks --curve curve.csv`
 ///
 /// Example: `sched fit --csv bert.csv t5.csv --held-out 0.7 --seed 2 --out a800.json`
+///
+/// Example: `sched fit --csv bert.csv t5.csv --published published-parameters.csv --out a800.json`
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// Directories of runs of `profile`.
@@ -61,6 +66,12 @@ pub(super) struct Args {
     /// The workload of published tables as NAME[@bN], with the global batch of Rubick's [default: by the name of the file].
     #[arg(long, value_name = "JOB", requires = "csv", value_parser = workload)]
     workload: Option<Job>,
+    /// Published parameters of Rubick's formulas (`model,k_bwd,k_sync,..`), for those of its models of which no table has rows.
+    ///
+    /// Their forward pass takes as long for each parameter and position as that of the workload of --csv with the closest number of
+    /// parameters, and bandwidths are the assumed ones, or those of --machine.
+    #[arg(long, value_name = "FILE", requires = "csv", conflicts_with_all = ["suggest", "curve"])]
+    published: Option<PathBuf>,
     /// The type of the devices whose rows are used; published tables are taken to be of it [default: the type of all rows, and for
     /// published tables the devices of their authors].
     #[arg(long, value_name = "NAME")]
@@ -135,7 +146,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     for why in &refused {
         output::note(format_args!("fit: left out: {why}"));
     }
-    let file = model_file(args, &measured, fitted);
+    let mut sources = Vec::new();
+    if let Some(path) = &args.published {
+        let (source, found) = measured::parameters(path, &fitted, &catalog, &options.parts)?;
+        sources.push(source);
+        fitted.extend(found);
+    }
+    let mut file = model_file(args, &measured, fitted);
+    file.sources.extend(sources);
     let out = args.out.as_deref().context("--out names the file to write")?;
     file.write(out)?;
     match args.json {

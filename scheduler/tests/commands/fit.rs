@@ -7,6 +7,7 @@ use std::{
 
 use front_door::Door;
 use schema::{
+    catalog::Catalog,
     fitted::{
         BasisWord, FitErrors, FittedRow, FormulaFit, FormulaName, LaunchesDiffer, Layout, ModelFile,
         PredictedStep,
@@ -351,5 +352,56 @@ fn published_tables_are_read() {
         assert_eq!((file.workloads[0].workload.as_str(), file.workloads[0].rows.len()), (workload, rows));
         assert_eq!(file.device_type, "NVIDIA A800-SXM4-80GB");
         assert!(file.workloads[0].facts.parameters.is_some());
+    }
+}
+
+/// The formula of the artifact in its own units: times in ms, parameters in 2^20.
+#[test]
+fn published_parameters_stand_for_a_workload_without_rows() {
+    let door = crate::door();
+    let rows = "exec_plan,placement,iter_time,forward,overlap_sync,optimize\n\
+                ga,1,0.66,0.2,0.4,0.05\nga,2,0.36,0.1,0.21,0.05\nga,4,0.22,0.06,0.12,0.04\ngc,1,0.87,0.4,0.4,0.05\n";
+    door.write("bert.csv", rows);
+    let published = "model,k_bwd,k_sync,k_opt,k_os_offload,k_const,k_off,k_swap\n\
+                     bert,9,9,9,9,9,9,9\ngpt2,2.3,40,0.05,4.9,1.8,30,51\n";
+    door.write("p.csv", published);
+    let said = door.exits(0, "fit --csv bert.csv --published p.csv --out m.json");
+    assert!(said.err.contains("gpt2-xl has no row: its parameters are those of p.csv"), "{}", said.err);
+    assert!(!said.err.contains("bert-large has no row"), "{}", said.err);
+
+    let catalog = Catalog::embedded();
+    let parameters = |name: &str| catalog.get(name).and_then(|of| of.parameters).expect("known") as f64;
+    // Of each parameter and position a forward pass takes as long as of BERT: 0.2 s for 32 samples of 512.
+    let forward = 200.0 / 32.0 * parameters("gpt2-xl") * 1024.0 / (parameters("bert-large") * 512.0);
+    let p = parameters("gpt2-xl") / f64::from(1 << 20);
+    let expected = [
+        ("dp1", "1", 16.0 * forward * (1.0 + 2.3) + 0.05 * p + 1.8),
+        ("gc", "1", 16.0 * forward * (2.0 + 2.3) + 0.05 * p + 1.8),
+        // Eight micro-batches of two samples.
+        ("ga8", "1", 16.0 * forward * (1.0 + 2.3) + 0.05 * p + 1.8),
+    ];
+    for (plan, devices, ms) in expected {
+        let said =
+            door.exits(0, &format!("predict --model m.json gpt2-xl@b16@{plan} --devices {devices} --json"));
+        let found: PredictedStep = rows::from_json(&said.out).expect("it prints a row");
+        assert!(
+            (found.step_ns as f64 / 1e6 / ms - 1.0).abs() < 1e-6,
+            "{plan}: {} is not {ms}",
+            found.step_ns
+        );
+        assert_eq!((found.basis, found.formula), (BasisWord::Published, Some(FormulaName::Rubick)));
+    }
+    let said = door.exits(0, "predict --model m.json gpt2-xl@b16@dp4-tp2 --devices 8 --json");
+    assert!(said.out.contains("published") && said.out.contains("rubick-3d"), "{}", said.out);
+    for (text, message) in [
+        ("model,k_bwd\ngpt2,1\n", "p.csv"),
+        (
+            "model,k_bwd,k_sync,k_opt,k_os_offload,k_const,k_off,k_swap\ngpt2,0,1,1,1,1,1,1\n",
+            "p.csv: line 2: column 'k_bwd': is 0",
+        ),
+    ] {
+        door.write("p.csv", text);
+        let said = door.exits(2, "fit --csv bert.csv --published p.csv --out m.json");
+        assert!(said.err.contains(message), "{}", said.err);
     }
 }

@@ -52,6 +52,8 @@ words! {
         Rubick = "rubick",
         /// Step times of the artifact of Pollux: `placement,local_bsz,step_time,..`.
         Pollux = "pollux",
+        /// Parameters of Rubick's formulas, as its artifact publishes them: `model,k_bwd,k_sync,..`.
+        RubickParameters = "rubick-parameters",
     }
 }
 
@@ -64,6 +66,8 @@ words! {
         Formula = "formula",
         /// A formula in which what was assumed before the fit matters.
         Extrapolated = "extrapolated",
+        /// A formula with published parameters, without a row of the workload.
+        Published = "published",
     }
 }
 

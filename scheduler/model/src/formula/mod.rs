@@ -10,6 +10,7 @@ use nalgebra::SVector;
 use num_dual::{Derivative, DualNum, DualSVec64};
 use schema::fitted::FormulaName;
 
+pub(crate) use self::rubick::forward_per_sample;
 use crate::{
     Observation, Setting,
     priors::{Parts, Prior},

@@ -61,7 +61,7 @@ pub(super) fn priors(parts: &Parts, observations: &[Observation]) -> Vec<Prior> 
 
 /// The forward pass of a sample: of the row with the fewest devices that has its time; else a quarter of the time of a step under gc or
 /// without it, because a step is about three forward passes and one that is repeated.
-pub(super) fn forward_per_sample(observations: &[Observation]) -> f64 {
+pub(crate) fn forward_per_sample(observations: &[Observation]) -> f64 {
     let fewest = |observations: &mut dyn Iterator<Item = (u32, f64)>| {
         observations.min_by_key(|(devices, _)| *devices).map(|(_, time)| time)
     };

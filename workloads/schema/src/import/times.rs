@@ -55,7 +55,7 @@ pub fn layout(Source { file, text }: Source<'_>) -> Result<Layout, RowError> {
 /// The type of the devices that a published table was measured on.
 pub fn device_type(layout: Layout) -> Option<&'static str> {
     match layout {
-        Layout::Rubick => Some("NVIDIA A800-SXM4-80GB"),
+        Layout::Rubick | Layout::RubickParameters => Some("NVIDIA A800-SXM4-80GB"),
         Layout::Pollux => Some("Tesla T4"),
         Layout::Run | Layout::Export => None,
     }
@@ -73,7 +73,7 @@ pub fn subject(layout: Layout, file: &Path) -> Option<Subject> {
             let known = pollux::APPLICATIONS.iter().find(|known| known.name == stem)?;
             Some(Subject { workload: known.workload, global_batch: None })
         }
-        Layout::Run | Layout::Export => None,
+        Layout::Run | Layout::Export | Layout::RubickParameters => None,
     }
 }
 
@@ -100,6 +100,68 @@ struct PolluxTime {
     local_bsz: u32,
     /// In seconds.
     step_time: f64,
+}
+
+/// Parameters of Rubick's formulas for a model, as published: times in ms, parameters counted in 2^20.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct RubickParameters {
+    /// Their name of the model.
+    model: String,
+    pub k_bwd: f64,
+    pub k_sync: f64,
+    pub k_opt: f64,
+    pub k_os_offload: f64,
+    pub k_const: f64,
+    pub k_off: f64,
+    pub k_swap: f64,
+}
+
+impl RubickParameters {
+    /// The workload of the catalog. In this file, names of models may end with the unit of their size, as `llama7B` does.
+    fn workload(&self) -> Option<&'static str> {
+        let name = self.model.trim_end_matches('B');
+        rubick::APPLICATIONS.iter().find(|(known, ..)| *known == name).map(|(_, workload, _)| *workload)
+    }
+}
+
+/// Reads published parameters, each with the workload of the catalog that they are of.
+///
+/// # Errors
+/// The first line that does not fit the layout, with its column.
+pub fn rubick_parameters(
+    Source { file, text }: Source<'_>,
+) -> Result<Vec<(&'static str, RubickParameters)>, RowError> {
+    let mut found = Vec::new();
+    for (line, row) in (2..).zip(csv::Reader::from_reader(text).deserialize::<RubickParameters>()) {
+        let row = row.map_err(|error| row_error(file, None, &error))?;
+        let refuse = |message: String| RowError::Row { file: file.into(), line, message };
+        let numbers = [
+            ("k_opt", row.k_opt),
+            ("k_os_offload", row.k_os_offload),
+            ("k_const", row.k_const),
+            ("k_off", row.k_off),
+            ("k_swap", row.k_swap),
+        ];
+        let wrong = numbers.into_iter().find(|(_, value)| !(value.is_finite() && *value > 0.0));
+        if let Some((column, value)) = wrong {
+            return Err(refuse(format!(
+                "column '{column}': is {value}, and a parameter is a number above 0"
+            )));
+        }
+        for (column, value) in [("k_bwd", row.k_bwd), ("k_sync", row.k_sync)] {
+            if !(value.is_finite() && value >= 1.0) {
+                return Err(refuse(format!(
+                    "column '{column}': is {value}, and it is a number of 1 or more"
+                )));
+            }
+        }
+        let workload = row.workload().ok_or_else(|| {
+            let known = rubick::APPLICATIONS.map(|(name, ..)| name).join(", ");
+            refuse(format!("column 'model': '{}' is not one of: {known}", row.model))
+        })?;
+        found.push((workload, row));
+    }
+    Ok(found)
 }
 
 /// Reads the iteration times of Rubick. All lines have this global batch.
@@ -229,6 +291,26 @@ mod tests {
 
     const RUBICK: &str = "exec_plan,placement,iter_time,forward,overlap_sync,optimize\n";
     const POLLUX: &str = "placement,local_bsz,step_time,sync_time\n";
+
+    #[test]
+    fn parameters_of_rubick_have_the_workloads_of_the_catalog() {
+        let header = "model,k_bwd,k_sync,k_opt,k_os_offload,k_const,k_off,k_swap\n";
+        let read = |rows: &str| rubick_parameters(source("p.csv", &format!("{header}{rows}")));
+        let found =
+            read("gpt2,2.3,71.2,0.05,4.9,1.8,0.03,51.5\nllama30B,2,10,0.03,4,1.05,1.12,1000\n").unwrap();
+        let names: Vec<&str> = found.iter().map(|(workload, _)| *workload).collect();
+        assert_eq!(names, ["gpt2-xl", "llama-30b"]);
+        assert_eq!((found[0].1.k_sync, found[1].1.k_swap), (71.2, 1000.0));
+        for (row, message) in [
+            ("gpt3,2,2,1,1,1,1,1", "line 2: column 'model': 'gpt3' is not one of: vit"),
+            ("gpt2,0.5,2,1,1,1,1,1", "line 2: column 'k_bwd': is 0.5, and it is a number of 1 or more"),
+            ("gpt2,2,2,0,1,1,1,1", "line 2: column 'k_opt': is 0, and a parameter is a number above 0"),
+            ("gpt2,2,2,x,1,1,1,1", "line 2"),
+        ] {
+            let error = read(&format!("{row}\n")).unwrap_err().to_string();
+            assert!(error.contains(message), "{error}");
+        }
+    }
 
     #[test]
     fn times_of_rubick_are_in_nanoseconds_whatever_the_unit_of_their_parts() {
