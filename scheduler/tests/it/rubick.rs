@@ -539,3 +539,20 @@ fn jobs_that_wait_are_packed_if_that_is_a_gain_and_the_guarantee_of_the_other_is
     let (starts, _) = run("rubick:pack=on", &[best_effort(0, 0), best_effort(1, 10), later], 1.25);
     assert_eq!(starts, [(0, 0), (10, 1), (50, 2), (150, 0), (150, 1)]);
 }
+
+/// Pipelines of three stages are not among the plans that are enumerated.
+#[test]
+fn the_plan_that_a_job_asks_for_is_one_of_its_plans() {
+    fn times(_: &str, plan: Plan, _: Option<u16>) -> Option<f64> {
+        match &*plan.to_string() {
+            "dp1" => Some(1.0),
+            "pp3" => Some(0.4),
+            _ => None,
+        }
+    }
+    let topology = Topology::uniform(4, 4, "GPU");
+    let jobs = [elastic(0, 0, ("gpt2-mini", 8, "pp3"), 100, Guaranteed)];
+    let costs = Named::constant(FREE);
+    let (turns, _) = run("rubick", &Elastic::new(&topology, &jobs, times, &costs));
+    assert_eq!(starts(&turns), [start(0, 0, "pp3", 3)]);
+}
