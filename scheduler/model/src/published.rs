@@ -18,19 +18,11 @@ const SCALE: f64 = 0.05;
 const REACH: f64 = 1.96;
 
 /// The time of a forward pass of a sample on one device, in seconds, of a workload without rows: for each parameter and position, that of
-/// the fitted workload with the closest number of parameters, which is returned as well. `None` if the parameters or positions of
-/// either are not known.
-pub fn forward_s(facts: Facts, fitted: &[FittedWorkload]) -> Option<(f64, &FittedWorkload)> {
+/// another workload. `None` if the parameters or the positions of either are not known.
+pub fn forward_s(facts: Facts, like: &FittedWorkload) -> Option<f64> {
     let work = |facts: Facts| Some(facts.parameters? as f64 * f64::from(facts.sequence?));
-    let distance = |of: &FittedWorkload| {
-        let parameters = |facts: Facts| facts.parameters.map(|parameters| (parameters as f64).ln());
-        Some((parameters(of.facts)? - parameters(facts)?).abs())
-    };
-    let known = fitted.iter().filter(|of| work(of.facts).is_some() && !of.rows.is_empty());
-    let distances = known.filter_map(|of| Some((distance(of)?, of)));
-    let (_, closest) = distances.min_by(|(a, _), (b, _)| a.total_cmp(b))?;
-    let rows: Vec<Observation> = closest.rows.iter().map(|row| observation(closest.facts, row)).collect();
-    Some((formula::forward_per_sample(&rows) * work(facts)? / work(closest.facts)?, closest))
+    let rows: Vec<Observation> = like.rows.iter().map(|row| observation(like.facts, row)).collect();
+    Some(formula::forward_per_sample(&rows) * work(facts)? / work(like.facts)?)
 }
 
 /// The model of a workload by published parameters. `forward_s` is the time of a forward pass of a sample on one device, in seconds,

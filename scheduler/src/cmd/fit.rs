@@ -54,7 +54,7 @@ use crate::{
 ///
 /// Example: `sched fit --csv bert.csv t5.csv --held-out 0.7 --seed 2 --out a800.json`
 ///
-/// Example: `sched fit --csv bert.csv t5.csv --published published-parameters.csv --out a800.json`
+/// Example: `sched fit --csv bert.csv t5.csv --published parameters.csv --forward-like bert-large --out a800.json`
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// Directories of runs of `profile`.
@@ -68,10 +68,12 @@ pub(super) struct Args {
     workload: Option<Job>,
     /// Published parameters of Rubick's formulas (`model,k_bwd,k_sync,..`), for those of its models of which no table has rows.
     ///
-    /// Their forward pass takes as long for each parameter and position as that of the workload of --csv with the closest number of
-    /// parameters, and bandwidths are the assumed ones, or those of --machine.
-    #[arg(long, value_name = "FILE", requires = "csv", conflicts_with_all = ["suggest", "curve"])]
+    /// Their forward pass is not published: see --forward-like. Bandwidths are the assumed ones, or those of --machine.
+    #[arg(long, value_name = "FILE", requires = "csv", requires = "forward_like", conflicts_with_all = ["suggest", "curve"])]
     published: Option<PathBuf>,
+    /// With --published: the workload of --csv whose forward pass takes as long for each parameter and position.
+    #[arg(long, value_name = "NAME", requires = "published")]
+    forward_like: Option<String>,
     /// The type of the devices whose rows are used; published tables are taken to be of it [default: the type of all rows, and for
     /// published tables the devices of their authors].
     #[arg(long, value_name = "NAME")]
@@ -147,8 +149,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         output::note(format_args!("fit: left out: {why}"));
     }
     let mut sources = Vec::new();
-    if let Some(path) = &args.published {
-        let (source, found) = measured::parameters(path, &fitted, &catalog, &options.parts)?;
+    if let (Some(path), Some(like)) = (&args.published, &args.forward_like) {
+        let (source, found) = measured::parameters((path, like), &fitted, &catalog, &options.parts)?;
         sources.push(source);
         fitted.extend(found);
     }

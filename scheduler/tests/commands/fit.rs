@@ -365,7 +365,7 @@ fn published_parameters_stand_for_a_workload_without_rows() {
     let published = "model,k_bwd,k_sync,k_opt,k_os_offload,k_const,k_off,k_swap\n\
                      bert,9,9,9,9,9,9,9\ngpt2,2.3,40,0.05,4.9,1.8,30,51\n";
     door.write("p.csv", published);
-    let said = door.exits(0, "fit --csv bert.csv --published p.csv --out m.json");
+    let said = door.exits(0, "fit --csv bert.csv --published p.csv --forward-like bert-large --out m.json");
     assert!(said.err.contains("gpt2-xl has no row: its parameters are those of p.csv"), "{}", said.err);
     assert!(!said.err.contains("bert-large has no row"), "{}", said.err);
 
@@ -393,6 +393,12 @@ fn published_parameters_stand_for_a_workload_without_rows() {
     }
     let said = door.exits(0, "predict --model m.json gpt2-xl@b16@dp4-tp2 --devices 8 --json");
     assert!(said.out.contains("published") && said.out.contains("rubick-3d"), "{}", said.out);
+    let said = door.exits(2, "fit --csv bert.csv --published p.csv --forward-like t5-1b --out m.json");
+    assert!(
+        said.err.contains("--forward-like t5-1b: it has no rows; rows are of bert-large"),
+        "{}",
+        said.err
+    );
     for (text, message) in [
         ("model,k_bwd\ngpt2,1\n", "p.csv"),
         (
@@ -401,7 +407,8 @@ fn published_parameters_stand_for_a_workload_without_rows() {
         ),
     ] {
         door.write("p.csv", text);
-        let said = door.exits(2, "fit --csv bert.csv --published p.csv --out m.json");
+        let said =
+            door.exits(2, "fit --csv bert.csv --published p.csv --forward-like bert-large --out m.json");
         assert!(said.err.contains(message), "{}", said.err);
     }
 }
