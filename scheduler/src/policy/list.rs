@@ -42,7 +42,7 @@ const POLICIES: &[Entry] = &[
         resizes: true,
         ..Entry::new("optimus", |text| {
             let settings = elastic::Settings::parse(text, [])?;
-            each(move || optimus::Optimus::new(&settings))
+            each(move || optimus::optimus(&settings))
         })
     },
     Entry {
@@ -58,7 +58,7 @@ const POLICIES: &[Entry] = &[
         resizes: true,
         ..Entry::new("pollux-fixed-batch", |text| {
             let settings = elastic::Settings::parse(text, [])?;
-            each(move || pollux_fixed_batch::PolluxFixedBatch::new(&settings))
+            each(move || pollux_fixed_batch::pollux_fixed_batch(&settings))
         })
     },
     Entry {

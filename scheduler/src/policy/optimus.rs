@@ -16,33 +16,13 @@
 //! device of which the times of a job are known, and ignores classes and priorities.
 
 use super::{
-    Decision, Policy,
-    elastic::{Candidate, Elastic, Rounds, Settings, Types, steps_left},
-    round,
+    elastic::{Candidate, Settings, steps_left},
+    round::InRounds,
 };
 use crate::view::View;
 
-pub(super) struct Optimus {
-    rounds: Rounds,
-    jobs: Elastic,
-}
-
-impl Optimus {
-    pub(super) fn new(settings: &Settings<0>) -> Optimus {
-        Optimus { rounds: Rounds::new(settings.every), jobs: Elastic::new(Types::First) }
-    }
-}
-
-impl Policy for Optimus {
-    fn decide(&mut self, view: &View<'_>) -> Decision {
-        round::decide(
-            view,
-            &mut self.rounds,
-            &mut self.jobs,
-            |_, _| true,
-            |candidates, free| (chosen(view, candidates, free), String::new()),
-        )
-    }
+pub(super) fn optimus(settings: &Settings<0>) -> InRounds {
+    InRounds::new(settings, chosen)
 }
 
 /// The configuration of each candidate. `free` has the numbers of devices by pool.

@@ -1,4 +1,4 @@
-//! Pollux (Qiao et al., OSDI 2021, section 4.2) for jobs of a fixed global batch, hence its name here.
+//! Pollux (Qiao et al., OSDI 2021, section 4.2) for jobs of a fixed global batch. Its name here says so.
 //!
 //! In each round, all jobs are given numbers of devices, or none, so that the power mean of their speedups with the exponent -1 is
 //! the largest. The speedup of a job is its throughput over that on its fair share: with n jobs, the n-th part of the devices of
@@ -20,9 +20,8 @@
 //! priorities.
 
 use super::{
-    Decision, Policy,
-    elastic::{Candidate, Configuration, Elastic, Rounds, Settings, Types, restart_factor},
-    round,
+    elastic::{Candidate, Configuration, Settings, restart_factor},
+    round::InRounds,
 };
 use crate::{occupancy::PoolId, view::View};
 
@@ -31,33 +30,17 @@ const WITHOUT_DEVICES: f64 = 1e-3;
 /// A gain below this is a rounding error.
 const ROUNDING: f64 = 1e-7;
 
-pub(super) struct PolluxFixedBatch {
-    rounds: Rounds,
-    jobs: Elastic,
+pub(super) fn pollux_fixed_batch(settings: &Settings<0>) -> InRounds {
+    InRounds::new(settings, chosen)
 }
 
-impl PolluxFixedBatch {
-    pub(super) fn new(settings: &Settings<0>) -> PolluxFixedBatch {
-        PolluxFixedBatch { rounds: Rounds::new(settings.every), jobs: Elastic::new(Types::First) }
+/// The configuration of each candidate. `free` has the numbers of devices by pool.
+fn chosen(view: &View<'_>, candidates: &[Candidate], free: &mut [u32]) -> Vec<Option<usize>> {
+    let mut chosen = vec![None; candidates.len()];
+    for pool in view.pools() {
+        in_pool(view, candidates, (pool, free[usize::from(pool.0)]), &mut chosen);
     }
-}
-
-impl Policy for PolluxFixedBatch {
-    fn decide(&mut self, view: &View<'_>) -> Decision {
-        round::decide(
-            view,
-            &mut self.rounds,
-            &mut self.jobs,
-            |_, _| true,
-            |candidates, free| {
-                let mut chosen = vec![None; candidates.len()];
-                for pool in view.pools() {
-                    in_pool(view, candidates, (pool, free[usize::from(pool.0)]), &mut chosen);
-                }
-                (chosen, String::new())
-            },
-        )
-    }
+    chosen
 }
 
 /// Chooses the configurations of the candidates of a pool, of which so many devices are to be given out.

@@ -1,8 +1,8 @@
 //! A round of a policy that chooses numbers of devices for all jobs at once.
 
 use super::{
-    Decision,
-    elastic::{Candidate, Curve, Elastic, Level, Rounds},
+    Decision, Policy,
+    elastic::{Candidate, Curve, Elastic, Level, Rounds, Settings, Types},
     jobs_named,
 };
 use crate::{
@@ -10,6 +10,31 @@ use crate::{
     job::State,
     view::View,
 };
+
+/// A policy that chooses among all levels of the curves of its jobs, and nothing else.
+pub(super) struct InRounds {
+    rounds: Rounds,
+    jobs: Elastic,
+    choose: Choose,
+}
+
+/// Chooses the configuration of each candidate, given the numbers of devices for them by pool.
+type Choose = fn(&View<'_>, &[Candidate], &mut [u32]) -> Vec<Option<usize>>;
+
+impl InRounds {
+    pub(super) fn new(settings: &Settings<0>, choose: Choose) -> InRounds {
+        InRounds { rounds: Rounds::new(settings.every), jobs: Elastic::new(Types::First), choose }
+    }
+}
+
+impl Policy for InRounds {
+    fn decide(&mut self, view: &View<'_>) -> Decision {
+        let choose = |candidates: &[Candidate], free: &mut [u32]| {
+            ((self.choose)(view, candidates, free), String::new())
+        };
+        decide(view, &mut self.rounds, &mut self.jobs, |_, _| true, choose)
+    }
+}
 
 /// Decides if a round is due, and otherwise goes on with the moves that are under way. `choose` is given the candidates and the
 /// numbers of devices for them by pool, and returns the configuration of each and a remark for the reason.

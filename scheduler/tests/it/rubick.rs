@@ -220,7 +220,7 @@ fn cores_go_to_the_job_that_offloads() {
         cpus: Some(8),
         ..elastic(id, arrival, ("bert-mini", 8, "dp1"), 1_000, BestEffort)
     };
-    // The job that does not offload has one core, and the other the largest power of two of what is left.
+    // The job that does not offload has one core. The other has eight, the largest power of two of the remaining fifteen.
     assert_eq!(cpus(&[plain(0, 0), offloading(1, 0)]), [(0, 0, Some(1)), (0, 1, Some(8))]);
     // Of two that offload, each has half. When one of them ends, the other has all but the core of the free device.
     let both = cpus(&[offloading(0, 0), offloading(1, 0)]);

@@ -128,8 +128,8 @@ impl Elastic {
         (candidates, available)
     }
 
-    /// Makes the actions that give candidates the chosen configurations. A candidate for which there is no room on the nodes has
-    /// the next smaller one of the pool or, if there is none, nothing for now.
+    /// Makes the actions that give candidates the chosen configurations. If the nodes have no room for one, the candidate
+    /// gets the next smaller one of the pool, and waits if there is none.
     pub(in crate::policy) fn give(
         &mut self,
         view: &View<'_>,

@@ -1,6 +1,6 @@
-//! The cores of a round. Cores matter to a job whose plan has work for them, which is the update of an offloaded optimizer; so each
-//! rank of any other job has the smallest number of its curve. What is left on a node goes to the jobs whose speed rises most for
-//! each core, from free cores or from jobs that lose less by giving them up.
+//! The cores of a round. They matter to plans that have work for them, which is the update of an offloaded optimizer. A rank under any other
+//! plan gets the smallest number of cores on its curve. The remaining cores of a node go to the jobs whose speed rises most for each
+//! core; if there are none, they are taken from jobs that lose less.
 
 use std::collections::BTreeMap;
 

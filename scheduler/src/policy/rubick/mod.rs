@@ -110,8 +110,8 @@ impl Rubick {
         actions
     }
 
-    /// Starts jobs that wait on what is left, where the round does not find it: on more nodes than they need, if jobs are spread,
-    /// and on other nodes, if those of the round have too few cores.
+    /// Starts waiting jobs on devices that the round does not consider: on more nodes than a job needs, if jobs are spread, and on
+    /// nodes other than those of the round, if these have too few cores.
     fn place_others(&self, view: &View<'_>, floor: &Floor, targets: &mut BTreeMap<JobId, Option<Target>>) {
         let mut available = Available::new(view, &self.roster, &self.moves);
         for target in targets.values().flatten() {
