@@ -96,8 +96,8 @@ fn a_sensitive_job_gets_the_cores_that_others_do_not_need() {
 }
 
 /// The second job fits with its share alone, once the first one is pushed back to its own at the end of a round. The first has done
-/// 10 steps by then, goes on at 12 s, and takes 1.5 s for each of the other 20. The last job waits for a device and for five cores
-/// that both leave, which is more than its share, and there is none above its share.
+/// 10 steps by then, goes on at 12 s, and takes 1.5 s for each of the other 20. The last job waits until both have ended, because
+/// it needs a device and five cores, and no running job has more than its share to give.
 #[test]
 fn a_job_above_its_share_is_pushed_back_at_the_end_of_a_round_for_one_that_waits() {
     let jobs = [sensitive(0, (0, 1, 30)), sensitive(1, (5, 1, 20)), sensitive(2, (6, 1, 6))];

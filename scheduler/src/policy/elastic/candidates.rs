@@ -128,8 +128,8 @@ impl Elastic {
         (candidates, available)
     }
 
-    /// Makes the actions that give candidates the chosen configurations. If the nodes have no room for one, the candidate
-    /// gets the next smaller one of the pool, and waits if there is none.
+    /// Makes the actions that give candidates the chosen configurations. A candidate whose configuration does
+    /// not fit on the nodes gets the next smaller configuration of the pool that fits. If none fits, the candidate waits.
     pub(in crate::policy) fn give(
         &mut self,
         view: &View<'_>,

@@ -26,7 +26,7 @@ pub(in crate::policy) enum Standing<'a> {
     Waits,
     /// The job runs, and may be stopped with a checkpoint.
     Runs(&'a Placed),
-    /// The job keeps its devices for now: it is in a switch, or takes no checkpoint.
+    /// The job keeps its devices in this decision, because it is in a switch, takes no checkpoint or is a guest.
     Stays(&'a Placed),
     /// The job is on its way to other devices, or leaves the ones that it has.
     IsOnItsWay,

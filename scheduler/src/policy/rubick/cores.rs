@@ -1,6 +1,6 @@
-//! The cores of a round. They matter to plans that have work for them, which is the update of an offloaded optimizer. A rank under any other
-//! plan gets the smallest number of cores on its curve. The remaining cores of a node go to the jobs whose speed rises most for each
-//! core; if there are none, they are taken from jobs that lose less.
+//! The cores of a round. The number of cores changes the speed of a plan that offloads the optimizer, which is updated on the host. Each rank
+//! under another plan gets the smallest number on its curve. The job whose speed rises most for each further core gets the free
+//! cores of its node, and then those of jobs that lose less speed.
 
 use std::collections::BTreeMap;
 
