@@ -80,6 +80,7 @@ fn planted() -> (FittedModel, Vec<Setting>) {
         seed: 1,
         device_type: "GPU".into(),
         is_on_cores: false,
+        within_rows: false,
         sources: vec![ModelSource {
             name: "planted".into(),
             layout: Layout::Run,

@@ -127,6 +127,9 @@ impl<'a> Search<'a> {
             if self.measured.contains(plan) {
                 return Some(self.model.answer(&self.workload.name, &setting)?.step_s);
             }
+            if !self.model.covers(&self.workload.name, &setting) {
+                return None;
+            }
             let mut asked = self.formulas.iter();
             let (formula, values) =
                 asked.find(|(formula, _)| formula::applies(*formula, &setting).is_ok())?;

@@ -11,6 +11,7 @@ mod hindsight;
 mod machine_speed;
 mod predict;
 mod run_inputs;
+mod true_plans;
 
 use std::{collections::BTreeMap, fs, path::Path};
 

@@ -49,6 +49,15 @@ pub struct Node {
     pub facts: NodeFacts,
 }
 
+impl Node {
+    /// The numbers of devices on the fewest nodes like this one that have so many, the largest first.
+    pub fn few_like_it(&self, devices: u32) -> Vec<u32> {
+        let per_node = (self.devices.len() as u32).max(1);
+        let whole = std::iter::repeat_n(per_node, (devices / per_node) as usize);
+        whole.chain(Some(devices % per_node).filter(|rest| *rest > 0)).collect()
+    }
+}
+
 impl Topology {
     /// Creates a topology from nodes as `(name, device type, devices)`.
     pub fn new(nodes: impl IntoIterator<Item = (String, String, Vec<Device>)>) -> Topology {

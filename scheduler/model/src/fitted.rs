@@ -9,6 +9,7 @@ use schema::fitted::{
 
 use crate::{
     Fit, FitError, Observation, Options, Placement, Prediction, Prior, Question, Setting, Throughput,
+    covered::Covered,
     fit::{FEWEST, fit},
     formula::{self, Parameters},
     held_out::{self, LeftOut},
@@ -35,6 +36,8 @@ struct Workload {
     /// What was observed since, one for each configuration.
     observed: Vec<Observed>,
     fits: Vec<Fit>,
+    /// What formulas answer for; `None` for all that they describe.
+    covered: Option<Covered>,
 }
 
 /// A predicted time of a step, in seconds, and where it comes from.
@@ -86,13 +89,15 @@ impl FittedModel {
     /// Fails if a formula has other parameters in the file than here.
     pub fn new(file: &ModelFile) -> Result<FittedModel, OtherParameters> {
         let workload = |fitted: &FittedWorkload| {
-            let rows = fitted.rows.iter().map(|row| observation(fitted.facts, row)).collect();
+            let rows: Vec<Observation> =
+                fitted.rows.iter().map(|row| observation(fitted.facts, row)).collect();
             let mut fits = fitted.fits.iter().map(from_file).collect::<Result<Vec<Fit>, _>>()?;
             // What the formula that describes the most rows refuses, others do not know either.
             let most = fits.iter().map(|fit| fit.rows).max();
             let widest = fits.iter().rposition(|fit| Some(fit.rows) == most);
             fits.truncate(widest.map_or(0, |widest| widest + 1));
-            let workload = Workload { facts: fitted.facts, rows, observed: Vec::new(), fits };
+            let covered = file.within_rows.then(|| Covered::by(&rows));
+            let workload = Workload { facts: fitted.facts, rows, observed: Vec::new(), fits, covered };
             Ok((fitted.workload.clone(), workload))
         };
         Ok(FittedModel {
@@ -125,10 +130,18 @@ impl FittedModel {
         self.workloads.get(workload).map_or(&[], |workload| &workload.fits)
     }
 
-    /// The time of a step of a workload alone; `None` if no formula describes the setting.
+    /// The time of a step of a workload alone; `None` if no formula describes the setting, or if rows do not cover it and the model stays
+    /// within its rows.
     pub fn answer(&self, workload: &str, setting: &Setting) -> Option<Answer> {
-        let workload = self.workloads.get(workload)?;
-        workload.measured(setting).or_else(|| workload.fits.iter().find_map(|fit| by_formula(fit, setting)))
+        let of = self.workloads.get(workload)?;
+        let by_formulas = || of.fits.iter().find_map(|fit| by_formula(fit, setting));
+        of.measured(setting).or_else(|| self.covers(workload, setting).then(by_formulas).flatten())
+    }
+
+    /// Whether formulas may answer for a setting: false if the model stays within its rows, and these do not cover the setting.
+    pub fn covers(&self, workload: &str, setting: &Setting) -> bool {
+        let covered = self.workloads.get(workload).and_then(|workload| workload.covered.as_ref());
+        covered.is_none_or(|covered| covered.has(setting))
     }
 
     /// Adds an observation of a workload. If that changes the mean time of its configuration by enough, the formulas are fitted

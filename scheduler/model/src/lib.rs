@@ -4,6 +4,7 @@
 mod belief_error;
 mod chance;
 mod cost;
+mod covered;
 mod drawn;
 mod fit;
 mod fitted;

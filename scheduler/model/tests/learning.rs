@@ -44,6 +44,7 @@ fn of_one_device() -> FittedModel {
         seed: 1,
         device_type: "GPU".into(),
         is_on_cores: false,
+        within_rows: false,
         sources: vec![source],
         workloads: vec![workload],
     };

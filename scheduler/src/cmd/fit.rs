@@ -98,6 +98,14 @@ pub(super) struct Args {
     /// seeds are used, from --seed on.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["out", "csv", "devices", "model_out", "held_out"])]
     curve: Option<PathBuf>,
+    /// Let the model answer only for what its rows cover: plans with the same kinds of parallelism and the same stage of ZeRO, offload, gc and
+    /// precision as a row of the workload, on as many devices and with as many samples in a micro-batch as such rows have, from the fewest to
+    /// the most.
+    ///
+    /// Policies that believe such a model, or a simulation whose truth it is, do not choose plans whose time is a guess. Workloads of --published have no rows, and
+    /// are answered for on up to 8 devices, and under ZeRO for stage 2.
+    #[arg(long, conflicts_with_all = ["suggest", "curve"])]
+    within_rows: bool,
     /// The share of the configurations that the held-out errors are of. The others are fitted to.
     #[arg(long, value_name = "SHARE", default_value_t = 0.5, value_parser = share)]
     held_out: f64,
@@ -178,6 +186,7 @@ fn model_file(args: &Args, measured: &Measured, workloads: Vec<FittedWorkload>) 
         seed: args.seed,
         device_type: measured.device_type.clone(),
         is_on_cores: measured.is_on_cores,
+        within_rows: args.within_rows,
         sources: measured.sources.clone(),
         workloads,
     }

@@ -102,7 +102,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         ranks_per_device: ranks_per_device(known, plan, &args.devices)?,
     };
     let Some(answer) = model.answer(&job.workload, &setting) else {
-        return Err(Exit::NothingMatched.because(format!("{job}: {}", why_not(known, &setting))));
+        let why = match model.covers(&job.workload, &setting) {
+            true => why_not(known, &setting),
+            false => "the model stays within its rows, and none is of this kind of plan on so many devices; measure it, or fit \
+                      without --within-rows"
+                .into(),
+        };
+        return Err(Exit::NothingMatched.because(format!("{job}: {why}")));
     };
     let others: Vec<Job> = args
         .with

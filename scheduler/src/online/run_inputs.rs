@@ -1,21 +1,27 @@
 //! What a run is made of: its jobs, its devices, and what is known of both.
 
-use std::path::{Path, PathBuf};
+use std::{
+    borrow::Cow,
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context as _, bail, ensure};
-use jobs::plans::{Effort, Estimates};
+use jobs::plans::{Effort, Estimates, Judgement};
+use model::Throughput;
 use schema::{
     calibration::Calibration,
-    catalog::Catalog,
+    catalog::{Catalog, Workload},
     fitted::ModelFile,
     footprint::MeasuredFootprint,
     history::PastJob,
     manifest::{DeviceFacts, FittedFile, Manifest, Scheduling},
+    plan::Plan,
     run_dir::RunDir,
     trace::Trace,
 };
 
-use super::cluster_memory::ClusterMemory;
+use super::{cluster_memory::ClusterMemory, true_plans};
 use crate::{
     cluster::JobId,
     engine::{self, Engine},
@@ -72,17 +78,11 @@ impl RunInputs {
         let named = manifest.scheduling.as_ref().and_then(Named::recorded);
         let costs = costs(machine, named)?;
         let history = history.map(|path| history::read(path, &catalog)).transpose()?.unwrap_or_default();
-        let plans = legal_plans(&manifest, &catalog, &topology, &asked, (models, footprints))?;
-        Ok(RunInputs {
-            models: Models::new(&manifest, &topology, models)?,
-            costs,
-            plans,
-            history,
-            manifest,
-            catalog,
-            topology,
-            asked,
-        })
+        let memory = (models, footprints);
+        let models = Models::new(&manifest, &topology, models)?;
+        let truth = simulated.map(|_| &*models.truth);
+        let plans = legal_plans(&manifest, &catalog, &topology, &asked, memory, truth)?;
+        Ok(RunInputs { models, costs, plans, history, manifest, catalog, topology, asked })
     }
 
     /// Reads the inputs that were copied into the directory of a run.
@@ -200,7 +200,8 @@ fn costs(machine: Option<&Path>, named: Option<Named>) -> anyhow::Result<Option<
     })
 }
 
-/// The legal plans of elastic jobs on the devices of this machine, or on those of a described cluster.
+/// The legal plans of elastic jobs on the devices of this machine, or on those of a described cluster. `truth` is that of a simulation, in
+/// which a plan without a time cannot run. What a job of a described cluster asks for is taken to have run there.
 ///
 /// # Errors
 /// Fails if a fitted model cannot be read.
@@ -210,15 +211,37 @@ fn legal_plans(
     topology: &Topology,
     asked: &[JobRequest],
     (models, footprints): (ModelFiles<'_>, Vec<MeasuredFootprint>),
+    truth: Option<&dyn Throughput>,
 ) -> anyhow::Result<LegalPlans> {
+    let wanted: BTreeSet<(Cow<'_, str>, u32, Plan)> = asked
+        .iter()
+        .filter_map(|asked| Some((asked.what.workload(), asked.what.global_batch()?, asked.plan?)))
+        .collect();
+    let is_wanted = |workload: &Workload, batch, plan: &Plan| {
+        wanted.contains(&(Cow::Borrowed(&*workload.name), batch, *plan))
+    };
+    let lacks_time = |workload: &Workload, batch, plan: &Plan, device_type: &str| {
+        let of = (&*workload.name, batch, *plan);
+        truth.is_some_and(|truth| !true_plans::has_time(truth, topology, of, device_type))
+    };
+    let without_time =
+        || Judgement { refusal: Some("its true time is not known".into()), ..Judgement::default() };
     if manifest.devices.is_empty() {
         let memory = ClusterMemory::new(manifest, topology, models)?;
         return Ok(LegalPlans::new(asked, catalog, topology, |workload, batch, plan, (device_type, _)| {
-            memory.judge(workload, batch, plan, device_type)
+            let judged = memory.judge(workload, batch, plan, device_type);
+            match is_wanted(workload, batch, plan) {
+                true => Judgement { refusal: None, ..judged },
+                false if lacks_time(workload, batch, plan, device_type) => without_time(),
+                false => judged,
+            }
         }));
     }
     let mut estimates = Estimates::of_run(manifest, footprints);
-    Ok(LegalPlans::new(asked, catalog, topology, |workload, batch, plan, (_, devices)| {
+    Ok(LegalPlans::new(asked, catalog, topology, |workload, batch, plan, (device_type, devices)| {
+        if !is_wanted(workload, batch, plan) && lacks_time(workload, batch, plan, device_type) {
+            return without_time();
+        }
         estimates.judge(workload, batch, plan, devices, Effort::Known)
     }))
 }

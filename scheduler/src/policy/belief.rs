@@ -72,7 +72,7 @@ pub(super) fn step_in(
 /// The time of a step of a job alone under the plan that it asks for, on nodes like this one, with these cores for each rank.
 pub(super) fn step_with(view: &View<'_>, job: JobId, node: &Node, cpus: u16) -> Option<Prediction> {
     let asked = view.asked_by(job);
-    let placement = on_few_nodes(node, asked.devices);
+    let placement = node.few_like_it(asked.devices);
     step_in(view, (job, asked.plan), &placement, &node.device_type, Some(cpus))
 }
 
@@ -90,7 +90,7 @@ fn alone(
     let asked = view.asked_by(job);
     let is_wanted = |node: &&Node| device_type.is_none_or(|wanted| wanted == node.device_type);
     let node = view.topology.nodes_for(&asked.virtual_cluster).find(is_wanted)?;
-    ask(view, (job, plan, asked.cpus), &on_few_nodes(node, devices), &node.device_type, &[])
+    ask(view, (job, plan, asked.cpus), &node.few_like_it(devices), &node.device_type, &[])
 }
 
 /// The time of a step of a job on these devices, alone or beside jobs that share them. Jobs on devices are asked about under their
@@ -135,11 +135,4 @@ fn ask(
         sharing: view.sharing,
         neighbours: &[],
     })
-}
-
-/// The number of devices on each node, if all nodes are like this one.
-fn on_few_nodes(node: &Node, devices: u32) -> Vec<u32> {
-    let per_node = (node.devices.len() as u32).max(1);
-    let whole = std::iter::repeat_n(per_node, (devices / per_node) as usize);
-    whole.chain(Some(devices % per_node).filter(|rest| *rest > 0)).collect()
 }

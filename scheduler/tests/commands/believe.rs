@@ -50,6 +50,7 @@ pub(crate) fn model(door: &Door, name: &str, device_type: &str, workloads: &[(&s
         seed: 1,
         device_type: device_type.into(),
         is_on_cores: false,
+        within_rows: false,
         sources: vec![ModelSource { name: name_of_rows, layout: Layout::Run, rows: 4, blake3 }],
         workloads: workloads.iter().map(fitted).collect(),
     }

@@ -18,6 +18,7 @@ mod run;
 mod sim;
 mod suggest;
 mod trace;
+mod within_rows;
 
 /// The front door of `sched`.
 fn door() -> front_door::Door {

@@ -111,6 +111,10 @@ pub struct ModelFile {
     /// Whether the devices are cores of a host, whose memory is the host's.
     #[serde(default)]
     pub is_on_cores: bool,
+    /// Whether formulas answer only for the kinds of plans that the rows of a workload have, on as many devices and with as many samples in a
+    /// micro-batch as these rows have, from the fewest to the most.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub within_rows: bool,
     pub sources: Vec<ModelSource>,
     pub workloads: Vec<FittedWorkload>,
 }

@@ -90,6 +90,7 @@ pub(super) fn model(workload: &Workload, global_batch: u32, nth: usize) -> Model
         seed: 1,
         device_type: "H100".into(),
         is_on_cores: false,
+        within_rows: false,
         sources: vec![source],
         workloads: vec![fitted],
     }
