@@ -4,7 +4,8 @@ python3 summary.py SCHED TRUTH.json RUNS
 
 RUNS has a folder for each trace, and in it one for each policy, with the files of `sched sim --out`. A guarantee is violated if a
 guaranteed job runs slower than under the plan and on the GPUs that it asks for: if its time on devices, without switches, is more than
-1 % longer than its steps times the true time of such a step. It is late if its JCT is longer than that time.
+1 % longer than its steps times the true time of such a step. It is late if its JCT is longer than that time. The last columns have
+what true times stand on, as shares of the time that jobs of this class have GPUs.
 """
 
 import csv
@@ -30,7 +31,12 @@ COLUMNS = [
     "violated",
     "late",
     "did_not_end",
+    "measured",
+    "formula",
+    "extrapolated",
+    "published",
 ]
+BASES = COLUMNS[-4:]
 
 
 def placement(devices: int) -> str:
@@ -40,19 +46,44 @@ def placement(devices: int) -> str:
 
 
 class Truth:
-    """True times of a step as jobs ask for them."""
+    """True times of a step, and what they stand on."""
 
     def __init__(self, sched: str, model: str) -> None:
         self.sched, self.model, self.known = sched, model, {}
 
-    def step_s(self, row: dict) -> float:
-        job = f"{row['workload']}@b{row['global_batch']}@{row['plan']}"
-        devices = placement(int(row["devices"]))
-        if (job, devices) not in self.known:
-            command = [self.sched, "predict", "--model", self.model, job, "--devices", devices, "--json"]
+    def of(self, row: dict, plan: str, devices: int) -> dict:
+        key = f"{row['workload']}@b{row['global_batch']}@{plan}", placement(devices)
+        if key not in self.known:
+            command = [self.sched, "predict", "--model", self.model, key[0], "--devices", key[1], "--json"]
             said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-            self.known[job, devices] = json.loads(said)["step_ns"] / 1e9
-        return self.known[job, devices]
+            self.known[key] = json.loads(said)
+        return self.known[key]
+
+    def step_s(self, row: dict) -> float:
+        return self.of(row, row["plan"], int(row["devices"]))["step_ns"] / 1e9
+
+
+def device_time(decisions: pathlib.Path, rows: list, truth: Truth) -> dict:
+    """The time that each job has GPUs, in seconds times GPUs, by what its true time stands on."""
+    used, placed, of_job = {}, {}, {int(row["job"]): row for row in rows}
+
+    def leaves(job: int, at_ns: int) -> None:
+        if job in placed:
+            since_ns, plan, devices = placed.pop(job)
+            basis = truth.of(of_job[job], plan, devices)["basis"]
+            used[job, basis] = used.get((job, basis), 0.0) + devices * (at_ns - since_ns) / 1e9
+
+    with decisions.open() as file:
+        for turn in map(json.loads, file):
+            for action in turn.get("actions", []):
+                if stop := action.get("stop"):
+                    leaves(stop["job"], turn["at_ns"])
+                if start := action.get("start"):
+                    plan = start.get("plan") or of_job[start["job"]]["plan"]
+                    placed[start["job"]] = turn["at_ns"], plan, len(start["devices"])
+    for job in list(placed):
+        leaves(job, int(of_job[job]["end_ns"]))
+    return used
 
 
 def p99(values: list) -> float:
@@ -60,7 +91,7 @@ def p99(values: list) -> float:
     return sorted(values)[max(math.ceil(0.99 * len(values)), 1) - 1]
 
 
-def line(trace: str, policy: str, name: str, rows: list, truth: Truth) -> dict:
+def line(trace: str, policy: str, name: str, rows: list, truth: Truth, used: dict) -> dict:
     done = [row for row in rows if row["jct_ns"]]
     seconds = lambda row, column: int(row[column]) / 1e9
     jct = [seconds(row, "jct_ns") for row in done]
@@ -80,7 +111,10 @@ def line(trace: str, policy: str, name: str, rows: list, truth: Truth) -> dict:
     ]
     numbers = [round(number, 1) for number in numbers]
     restarts = sum(max(int(row["starts"]) - 1, 0) for row in rows)
-    values = [trace, policy, name, *numbers, restarts, violated, late, len(rows) - len(done)]
+    jobs = {int(row["job"]) for row in rows}
+    by_basis = [sum(time for (job, of), time in used.items() if of == basis and job in jobs) for basis in BASES]
+    shares = [round(time / sum(by_basis), 3) for time in by_basis]
+    values = [trace, policy, name, *numbers, restarts, violated, late, len(rows) - len(done), *shares]
     return dict(zip(COLUMNS, values))
 
 
@@ -92,10 +126,12 @@ def main() -> None:
         trace, policy = outcomes.parts[-3], outcomes.parts[-2]
         with outcomes.open() as file:
             rows = list(csv.DictReader(file))
+        used = device_time(outcomes.with_name("decisions.jsonl"), rows, truth)
         for name in ["all", "guaranteed", "best-effort"]:
             of_class = [row for row in rows if name in ("all", row["class"])]
             if any(row["jct_ns"] for row in of_class):
-                writer.writerow(line(trace, policy, name, of_class, truth))
+                writer.writerow(line(trace, policy, name, of_class, truth, used))
 
 
-main()
+if __name__ == "__main__":
+    main()
