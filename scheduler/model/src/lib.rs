@@ -6,6 +6,7 @@ mod chance;
 mod cost;
 mod covered;
 mod drawn;
+pub mod duration;
 mod fit;
 mod fitted;
 pub mod formula;

@@ -4,7 +4,7 @@ use anyhow::{Context as _, bail, ensure};
 
 use super::{
     Policy, antman, divided::Divided, elastic, elastic_fifo, exec, fifo, optimus, packing_fifo,
-    pollux_fixed_batch, rubick, sia, sjf, srtf, synergy, tiresias,
+    pollux_fixed_batch, qssf, rubick, sia, sjf, srsf, srtf, synergy, tiresias,
 };
 
 struct Entry {
@@ -26,8 +26,12 @@ impl Entry {
 const POLICIES: &[Entry] = &[
     Entry::new("fifo", |_| each(fifo::Fifo::strict)),
     Entry::new("fifo-backfill", |_| each(fifo::Fifo::backfill)),
-    Entry::new("sjf", |_| each(sjf::Sjf::new)),
+    Entry::new("sjf", |_| each(sjf::Sjf::strict)),
+    Entry::new("sjf-backfill", |_| each(sjf::Sjf::backfill)),
+    Entry::new("qssf", |_| each(qssf::Qssf::strict)),
+    Entry::new("qssf-backfill", |_| each(qssf::Qssf::backfill)),
     Entry::new("srtf", |_| each(srtf::Srtf::new)),
+    Entry::new("srsf", |_| each(srsf::Srsf::new)),
     Entry {
         usage: "[:THRESHOLD[/THRESHOLD..]][:promote=FACTOR]",
         ..Entry::new("tiresias", |text| {
@@ -145,7 +149,11 @@ mod tests {
             "fifo",
             "fifo-backfill",
             "sjf",
+            "sjf-backfill",
+            "qssf",
+            "qssf-backfill",
             "srtf",
+            "srsf",
             "tiresias",
             "tiresias:1h/4h:promote=8",
             "packing-fifo",
@@ -167,7 +175,7 @@ mod tests {
         for (name, message) in [
             (
                 "lifo",
-                "there is no policy 'lifo'; there are fifo, fifo-backfill, sjf, srtf, tiresias[:THRESHOLD",
+                "there is no policy 'lifo'; there are fifo, fifo-backfill, sjf, sjf-backfill, qssf, qssf-backfill, srtf, srsf, tiresias[:THRESHOLD",
             ),
             ("srtf:3", "policy 'srtf' has no settings; '3' was given"),
             (

@@ -1,7 +1,8 @@
-//! Shortest job first (SJF).
+//! Shortest job first (SJF), strict or with backfill.
 //!
-//! Waiting jobs start in order of their length, without preemption. A job that does not fit holds up all jobs behind it. If jobs
-//! are consolidated, this is the SJF that Lucid compares with (Hu et al., ASPLOS 2023). The length is the number of steps times the model's time of a step alone.
+//! Waiting jobs start in order of their length, without preemption. In the strict form, a job that does not fit holds up all jobs behind
+//! it. If jobs are consolidated, this is the SJF that Lucid compares with (Hu et al., ASPLOS 2023). With backfill, any job that fits
+//! starts before it. The length is the number of steps times the model's time of a step alone.
 //! With an exact model, the policy is a bound rather than a competitor of others, because users do not know the lengths of their
 //! jobs. Jobs of unknown length come last, in order of arrival.
 
@@ -15,8 +16,12 @@ use crate::{cluster::JobId, view::View};
 pub(super) struct Sjf(Queue<Length>);
 
 impl Sjf {
-    pub(super) fn new() -> Sjf {
+    pub(super) fn strict() -> Sjf {
         Sjf(Queue::new(Misfit::Blocks))
+    }
+
+    pub(super) fn backfill() -> Sjf {
+        Sjf(Queue::new(Misfit::IsPassed))
     }
 }
 

@@ -72,3 +72,47 @@ fn a_program_learns_durations_from_a_trace_or_from_the_outcomes_of_a_run() {
     let (is_ok, said) = learns(&door, "learns.py", "none");
     assert!(!is_ok && said.err.contains("learns.py: line 1: this is neither a trace"), "{}", said.err);
 }
+
+/// Jobs of the recurring job `long` run for 10 s on one device, and those of `wide` for 8 s on two.
+#[test]
+fn quasi_shortest_service_first_learns_from_a_history_and_from_its_own_jobs() {
+    let door = crate::door();
+    let header = "name,submit_s,job,steps,step_ns,devices,recurring_job,user\n";
+    let job = |name: &str, submit_s: u32, steps: u32, devices: u32, recurring: &str| {
+        format!("{name},{submit_s},any,{steps},1000000000,{devices},{recurring},ann\n")
+    };
+    let write = |file: &str, jobs: &[String]| door.write(file, &format!("{header}{}", jobs.concat()));
+    write("old.csv", &[job("a", 0, 10, 1, "long"), job("b", 1, 8, 2, "wide")]);
+    let first = job("x", 0, 5, 2, "other");
+    write(
+        "new.csv",
+        &[first.clone(), job("y", 1, 9, 1, "long"), job("z", 2, 2, 2, "wide"), job("w", 3, 7, 1, "long")],
+    );
+    let ends = |policy: &str, trace: &str, history: &str| {
+        let out = trace.trim_end_matches(".csv");
+        door.exits(
+            0,
+            &format!("sim {trace} --policy {policy} --cluster 1x2 --switch-cost 0s {history} --out {out}"),
+        );
+        ends(&door, &out)
+    };
+    let known = "--history old.csv";
+    // The service of `wide` is 16 device seconds, and that of `long` 10.
+    assert_eq!(ends("qssf", "new.csv", known), [5, 14, 16, 12]);
+    // Of the user of `w` nothing is known: 9 s, the mean of all. `z` is like no other job of its user: 9 s, the mean of these.
+    let unknown = job("w", 3, 7, 2, "").replace("ann", "eve");
+    write("unknown.csv", &[first, job("y", 1, 9, 1, "long"), unknown, job("z", 4, 2, 1, "")]);
+    assert_eq!(ends("qssf", "unknown.csv", known), [5, 14, 21, 7]);
+    // Without a history, the jobs that have ended are known.
+    let own = [
+        ("x", 0, 8, "slow"),
+        ("y", 1, 2, "fast"),
+        ("b", 10, 5, "slow"),
+        ("u", 11, 1, "slow"),
+        ("v", 12, 1, "fast"),
+    ];
+    write("own.csv", &own.map(|(name, submit_s, steps, recurring)| job(name, submit_s, steps, 2, recurring)));
+    assert_eq!(ends("qssf", "own.csv", ""), [8, 10, 15, 17, 16]);
+    let said = door.exits(0, "explain new w --turn 4");
+    assert!(said.out.contains("it is estimated to run for 10 s"), "{}", said.out);
+}

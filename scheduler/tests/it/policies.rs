@@ -93,12 +93,21 @@ fn schedules_that_are_known() {
         ("fifo", 1, lengths, vec![10, 18, 21, 29]),
         ("fifo-backfill", 1, lengths, vec![10, 18, 21, 29]),
         ("sjf", 1, lengths, vec![10, 21, 13, 29]),
+        // The third job is longer than the second, and fits beside the first.
+        ("sjf", 2, &[(0, 1, 10), (1, 2, 5), (2, 1, 6)], vec![10, 15, 21]),
+        ("sjf-backfill", 2, &[(0, 1, 10), (1, 2, 5), (2, 1, 6)], vec![10, 15, 8]),
+        // Nothing is known of any job, so that fewer devices come first.
+        ("qssf", 2, blocked, vec![10, 15, 6]),
+        ("qssf-backfill", 2, blocked, vec![10, 15, 6]),
         // The short job precedes the long one, which then has less left than the third.
         ("srtf", 1, &[(0, 1, 10), (2, 1, 3), (4, 1, 9)], vec![13, 5, 22]),
         // Two small jobs are preempted for a wide one that is shorter than both.
         ("srtf", 2, &[(0, 1, 10), (0, 1, 12), (1, 2, 2)], vec![12, 14, 3]),
         // A longer wide job waits for both. A small one, longer still, overtakes it until it fits.
         ("srtf", 2, &[(0, 1, 3), (0, 1, 6), (1, 2, 20), (1, 1, 30)], vec![3, 6, 26, 53]),
+        // The first job has less time left than the second, and more service.
+        ("srtf", 2, &[(0, 2, 6), (1, 1, 8)], vec![6, 14]),
+        ("srsf", 2, &[(0, 2, 6), (1, 1, 8)], vec![14, 9]),
         // The first job is demoted at 10 s; the second and the third end before it continues.
         ("tiresias:10s", 1, &[(0, 1, 30), (2, 1, 5), (12, 1, 8)], vec![43, 15, 23]),
         // Service is time times devices: on two devices, 10 s of it are over after 5 s.

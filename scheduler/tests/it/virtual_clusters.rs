@@ -91,7 +91,7 @@ proptest! {
         // The nodes of one virtual cluster need not be adjacent.
         let groups = [("a", 2, 4, "GPU"), ("b", 1, 4, "old"), ("c", 3, 2, "GPU"), ("b", 1, 6, "GPU")];
         let topology = divided(&groups);
-        for policy in ["fifo", "fifo-backfill", "sjf", "srtf", "tiresias:20s:promote=3", "packing-fifo"] {
+        for policy in ["fifo", "fifo-backfill", "sjf", "qssf", "srtf", "srsf", "tiresias:20s:promote=3", "packing-fifo"] {
             for placement in [Placement::Consolidated, Placement::Spread] {
                 let (turns, together) = run(&topology, &jobs, placement, &mut *built(policy));
                 prop_assert!(turns.iter().all(|turn| turn.refused.is_empty()), "{}", policy);
