@@ -1,9 +1,15 @@
 //! Generates traces from a mix of jobs and from distributions of arrivals and lengths. All random numbers come from a seed.
 
-use anyhow::{bail, ensure};
+mod recurring;
+
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context as _, bail, ensure};
 use fastrand::Rng;
 use schema::trace::TraceRow;
 use statrs::distribution::{ContinuousCDF as _, Exp, LogNormal};
+
+pub use self::recurring::Recurring;
 
 /// The parameters of a trace.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,6 +23,12 @@ pub struct Recipe {
     pub jobs: usize,
     pub arrivals: Arrivals,
     pub length: Length,
+    /// No job is longer: lengths beyond it are drawn from those below. In the unit of `length`.
+    pub longest: Option<f64>,
+    /// The recurring jobs of which jobs are instances. `None` if each job is like no other.
+    pub recurring: Option<Recurring>,
+    /// Date and time of the start of the trace.
+    pub start: Option<SystemTime>,
     pub seed: u64,
 }
 
@@ -59,17 +71,17 @@ pub enum Unit {
 
 /// Draws a trace. If lengths are times, `step_ns` gives the time of a step of a line of the mix alone.
 ///
-/// Arrivals, mix, lengths, virtual clusters and priorities have separate streams of random numbers, so that a change of arrivals
-/// alone keeps the jobs and their lengths.
+/// Arrivals, mix, lengths, virtual clusters, priorities and recurring jobs have separate streams of random numbers, so that a change of
+/// arrivals alone keeps the jobs and their lengths.
 ///
 /// # Errors
-/// Fails if there are fewer arrivals to replay than jobs, and if `step_ns` fails.
+/// Fails if there are fewer arrivals to replay than jobs, if every length is above the longest, and if `step_ns` fails.
 pub fn make(
     recipe: &Recipe,
     step_ns: impl Fn(&TraceRow) -> anyhow::Result<f64>,
 ) -> anyhow::Result<Vec<TraceRow>> {
     let mut seed = Rng::with_seed(recipe.seed);
-    let [mut gaps, mut mix, mut lengths, mut virtual_clusters, mut priorities] =
+    let [mut gaps, mut mix, mut lengths, mut virtual_clusters, mut priorities, recurring] =
         std::array::from_fn(|_| seed.fork());
     let steps_ns: Vec<f64> = match recipe.length.unit {
         Unit::Steps => vec![1.0; recipe.mix.len()],
@@ -83,13 +95,19 @@ pub fn make(
             times.len()
         );
     }
+    // The part of the distribution that is not longer than the longest job.
+    let most = recipe.longest.map_or(1.0, |longest| recipe.length.distribution.part_up_to(longest));
+    ensure!(most > 0.0, "no length of this distribution is within the longest");
+    let mut recurring = recipe.recurring.map(|of| recurring::Instances::new(of, &recipe.mix, recurring));
     let mut submit_s = 0.0;
     let row = |number: usize| {
         let kind = draw(&recipe.mix, mix.f64());
         let virtual_cluster =
             recipe.virtual_clusters.get(draw(&recipe.virtual_clusters, virtual_clusters.f64()));
         let priority = recipe.priorities.get(draw(&recipe.priorities, priorities.f64()));
-        let length = recipe.length.distribution.at(lengths.f64());
+        let part = lengths.f64();
+        let instance = recurring.as_mut().map(|recurring| recurring.instance(kind, part));
+        let length = recipe.length.distribution.at(most * instance.as_ref().map_or(part, |of| of.part));
         let steps = match recipe.length.unit {
             Unit::Steps => length,
             Unit::Seconds => length * 1e9 / steps_ns[kind],
@@ -110,10 +128,18 @@ pub fn make(
             steps: Some((steps.round() as u64).max(1)),
             vc: virtual_cluster.map(|(name, _)| name.clone()).unwrap_or_default(),
             priority: priority.map_or(0, |(priority, _)| *priority),
+            recurring_job: instance.as_ref().map(|of| of.job.clone()),
+            user: instance.map(|of| of.user).unwrap_or_default(),
+            submit_utc: recipe.start.map(|start| at(start, submit_s)),
             ..row.clone()
         }
     };
     Ok((0..recipe.jobs).map(row).collect())
+}
+
+/// A time after the start of a trace, to the second.
+fn at(start: SystemTime, submit_s: f64) -> String {
+    humantime::format_rfc3339_seconds(start + Duration::from_secs_f64(submit_s)).to_string()
 }
 
 /// The place in a mix that belongs to a number from 0 up to 1, by the weights.
@@ -142,6 +168,44 @@ impl Distribution {
                 .inverse_cdf(part),
         }
     }
+
+    /// The share of all jobs that are not longer.
+    fn part_up_to(self, length: f64) -> f64 {
+        match self {
+            Distribution::Fixed(fixed) => f64::from(fixed <= length),
+            Distribution::Exponential { mean } => {
+                Exp::new(1.0 / mean).expect("a mean is above 0").cdf(length)
+            }
+            Distribution::LogNormal { median, sigma } => {
+                LogNormal::new(median.ln(), sigma).expect("a median and a sigma are above 0").cdf(length)
+            }
+        }
+    }
+}
+
+impl Unit {
+    /// Parses a length of this unit: a time such as `30s`, or a number of steps.
+    ///
+    /// # Errors
+    /// Fails if the text is neither, or of the other unit.
+    pub fn parse(self, text: &str) -> anyhow::Result<f64> {
+        let length = size(text).filter(|(length, unit)| *length > 0.0 && *unit == self);
+        let wanted = match self {
+            Unit::Steps => "a number of steps, such as 1000",
+            Unit::Seconds => "a time, such as 30s",
+        };
+        let (length, _) =
+            length.with_context(|| format!("--longest '{text}': write {wanted}, as in --length"))?;
+        Ok(length)
+    }
+}
+
+/// A time or a number of steps.
+fn size(text: &str) -> Option<(f64, Unit)> {
+    match text.parse::<u32>() {
+        Ok(steps) => Some((f64::from(steps), Unit::Steps)),
+        Err(_) => Some((humantime::parse_duration(text).ok()?.as_secs_f64(), Unit::Seconds)),
+    }
 }
 
 impl std::str::FromStr for Length {
@@ -156,10 +220,6 @@ impl std::str::FromStr for Length {
                 "'{text}' is no distribution; write fixed:L, exponential:MEAN or log-normal:MEDIAN:SIGMA, with times such as 30s \
                  or numbers of steps such as 1000"
             )
-        };
-        let size = |size: &str| match size.parse::<u32>() {
-            Ok(steps) => Some((f64::from(steps), Unit::Steps)),
-            Err(_) => Some((humantime::parse_duration(size).ok()?.as_secs_f64(), Unit::Seconds)),
         };
         let (name, sizes) = text.split_once(':').ok_or_else(wrong)?;
         let (first, sigma) =

@@ -14,6 +14,9 @@ fn recipe(length: &str) -> Recipe {
         jobs: 20_000,
         arrivals: Arrivals::Poisson { mean_gap_s: 10.0 },
         length: length.parse().unwrap(),
+        longest: None,
+        recurring: None,
+        start: None,
         seed: 7,
     }
 }
@@ -69,6 +72,54 @@ fn the_seed_decides_and_streams_do_not_touch_each_other() {
     assert_eq!(jobs(&first), jobs(&other), "the same jobs at other times");
     let too_many = Recipe { arrivals: Arrivals::Replayed(vec![0.0]), ..recipe("fixed:1") };
     assert!(make(&too_many, step_ns).unwrap_err().to_string().contains("there are 1 arrivals to replay"));
+}
+
+/// The lengths of all jobs are distributed as before, and those of one recurring job are alike.
+#[test]
+fn recurring_jobs_share_a_part_of_the_variance() {
+    let share = 0.75;
+    let recurring = Recurring { jobs: 400, users: 20, share };
+    let rows = made(&Recipe { recurring: Some(recurring), ..recipe("log-normal:100s:1") });
+    let log = |row: &TraceRow| (seconds(row) / 100.0).ln();
+    let variance = |values: &[f64]| {
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (values.len() - 1) as f64
+    };
+    let mut of_jobs: std::collections::BTreeMap<&str, (Vec<f64>, &str)> = std::collections::BTreeMap::new();
+    for row in &rows {
+        let of = of_jobs.entry(row.recurring_job.as_deref().unwrap()).or_insert((Vec::new(), &row.user));
+        of.0.push(log(row));
+        assert_eq!(of.1, row.user, "a recurring job has one user");
+    }
+    assert_eq!(of_jobs.len(), 400);
+    assert_eq!(of_jobs.values().map(|(_, user)| user).collect::<std::collections::BTreeSet<_>>().len(), 20);
+    let within = mean(of_jobs.values().map(|(logs, _)| variance(logs)));
+    assert!((within - (1.0 - share)).abs() < 0.02, "{within}");
+    let means: Vec<f64> =
+        of_jobs.values().map(|(logs, _)| logs.iter().sum::<f64>() / logs.len() as f64).collect();
+    // Of 400 recurring jobs, five standard errors of a variance are 35 %.
+    assert!((variance(&means) / share - 1.0).abs() < 0.35, "{}", variance(&means));
+}
+
+#[test]
+fn no_job_is_longer_than_the_longest() {
+    let rows = made(&Recipe { longest: Some(200.0), ..recipe("exponential:100s") });
+    let longest = rows.iter().map(seconds).fold(0.0, f64::max);
+    assert!((190.0..=200.05).contains(&longest), "{longest}");
+    // The mean of an exponential distribution that ends at twice its mean.
+    let cut = (-2.0f64).exp();
+    let expected = 100.0 * (1.0 - 3.0 * cut) / (1.0 - cut);
+    let found = mean(rows.iter().map(seconds));
+    assert!((found / expected - 1.0).abs() < 0.03, "{found} and {expected}");
+}
+
+#[test]
+fn a_trace_with_a_start_has_dates() {
+    let start = humantime::parse_rfc3339("2020-09-01T00:00:00Z").unwrap();
+    let arrivals = Arrivals::Replayed(vec![0.0, 86_400.0, 90_000.4]);
+    let rows = made(&Recipe { start: Some(start), jobs: 3, arrivals, ..recipe("fixed:1") });
+    let dates: Vec<&str> = rows.iter().filter_map(|row| row.submit_utc.as_deref()).collect();
+    assert_eq!(dates, ["2020-09-01T00:00:00Z", "2020-09-02T00:00:00Z", "2020-09-02T01:00:00Z"]);
 }
 
 #[test]

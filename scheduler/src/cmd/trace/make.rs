@@ -1,6 +1,11 @@
 //! `sched trace make`: draws the jobs of a trace from the catalog, or from names alone.
 
-use std::{fmt::Display, path::PathBuf, str::FromStr, time::Duration};
+use std::{
+    fmt::Display,
+    path::PathBuf,
+    str::FromStr,
+    time::{Duration, SystemTime},
+};
 
 use anyhow::{Context as _, bail, ensure};
 use clap::ArgGroup;
@@ -18,19 +23,22 @@ use schema::{
 use super::{super::above_zero, Shaped, positive};
 use crate::{
     inputs,
-    trace_generator::{self, Arrivals, Length, Recipe},
+    trace_generator::{self, Arrivals, Length, Recipe, Recurring},
 };
 
 /// Draw jobs, their arrivals and their lengths.
 ///
-/// All random numbers come from --seed. Arrivals, jobs, lengths, virtual clusters and priorities have separate streams of them, so
-/// that a change of arrivals alone keeps the jobs and their lengths.
+/// All random numbers come from --seed. Arrivals, jobs, lengths, virtual clusters, priorities and recurring jobs have separate streams of
+/// them, so that a change of arrivals alone keeps the jobs and their lengths.
 ///
 /// A length that is a time is that of a job alone on what it asks for. The number of steps follows from --table or --step-time.
 ///
 /// Example: `sched trace make any=3 other --jobs 200 --every 20s --length exponential:60s --step-time 250ms --out trace.csv`
 ///
 /// Example: `sched trace make any --jobs 200 --every 20s --length fixed:60s --step-time 250ms --vc a=3,b --priority 0=9,1`
+///
+/// Example: `sched trace make any@dp1=9 any@dp8 --jobs 5000 --every 60s --length log-normal:5m:2 --longest 14d --step-time 1s
+/// --recurring 500 --users 50 --start 2020-09-01T00:00:00Z`
 ///
 /// Example: `sched trace make set:quick --jobs 200 --load 0.9 --devices 2 --length log-normal:60s:1.2 --table runs/alone`
 #[derive(clap::Args)]
@@ -52,6 +60,22 @@ pub(super) struct Args {
     /// 1000.
     #[arg(long, value_name = "DISTRIBUTION")]
     length: Length,
+    /// The longest length, as a time or a number of steps as in --length.
+    #[arg(long, value_name = "LENGTH")]
+    longest: Option<String>,
+    /// The number of recurring jobs of which jobs are instances: column `recurring_job`. Jobs of one recurring job ask for the same.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    recurring: Option<u32>,
+    /// The number of users, each of whom has some of the recurring jobs: column `user`.
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "recurring", value_parser = clap::value_parser!(u32).range(1..))]
+    users: u32,
+    /// The share of the variance of lengths (of their logarithms, if they are log-normal) that is between recurring jobs: with 1, all
+    /// instances of one take the same time, and with 0, nothing can be learned from them.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.5, requires = "recurring", value_parser = share)]
+    alike: f64,
+    /// Date and time of the start, such as 2020-09-01T00:00:00Z: column `submit_utc`.
+    #[arg(long, value_name = "DATE", value_parser = humantime::parse_rfc3339)]
+    start: Option<SystemTime>,
     /// A run that measured the jobs alone; repeatable.
     #[arg(long, value_name = "RUN", conflicts_with = "step_time")]
     table: Vec<PathBuf>,
@@ -105,10 +129,19 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         jobs: args.jobs as usize,
         arrivals,
         length: args.length,
+        longest: args.longest.as_deref().map(|longest| args.length.unit.parse(longest)).transpose()?,
+        recurring: args.recurring.map(|jobs| Recurring { jobs, users: args.users, share: args.alike }),
+        start: args.start,
         seed: args.seed,
     };
     let rows = trace_generator::make(&recipe, |row| lengths.step_ns(row))?;
     args.shaped.finish(rows, |row| lengths.step_ns(row))
+}
+
+/// A share from 0 to 1.
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse::<f64>().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| format!("'{text}' is no share; write a number from 0 to 1, such as 0.5"))
 }
 
 /// A job or a set of the catalog, and its weight in the draw.

@@ -1,0 +1,65 @@
+//! Recurring jobs: a job is often one that its user has submitted before, and then takes about as long as it did.
+
+use fastrand::Rng;
+use schema::trace::TraceRow;
+use statrs::distribution::{ContinuousCDF as _, Normal};
+
+/// The recurring jobs of a trace.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Recurring {
+    /// Their number. Each line of the mix has a share of them by its weight, and at least one.
+    pub jobs: u32,
+    /// The number of their users.
+    pub users: u32,
+    /// The share of the variance of lengths that is between recurring jobs, from 0 to 1. If lengths are log-normal, it is that of their
+    /// logarithms.
+    pub share: f64,
+}
+
+/// An instance of a recurring job.
+pub(super) struct Instance {
+    pub(super) job: String,
+    pub(super) user: String,
+    /// The share of all jobs that are not longer.
+    pub(super) part: f64,
+}
+
+/// Draws instances.
+pub(super) struct Instances {
+    share: f64,
+    /// For each line of the mix, the user of each recurring job and its length, as a standard normal number.
+    of_kinds: Vec<Vec<(u32, f64)>>,
+    rng: Rng,
+}
+
+impl Instances {
+    pub(super) fn new(recurring: Recurring, mix: &[(TraceRow, f64)], mut rng: Rng) -> Instances {
+        let all: f64 = mix.iter().map(|(_, weight)| weight).sum();
+        let normal = Normal::standard();
+        let of_kinds = mix.iter().map(|(_, weight)| {
+            let jobs = (f64::from(recurring.jobs) * weight / all).round().max(1.0) as u32;
+            (0..jobs).map(|_| (rng.u32(0..recurring.users), normal.inverse_cdf(above_0(rng.f64())))).collect()
+        });
+        Instances { share: recurring.share, of_kinds: of_kinds.collect(), rng }
+    }
+
+    /// An instance of a recurring job of this line of the mix, each of which is as likely. Over all recurring jobs, the part is as evenly
+    /// distributed as the one that is given.
+    pub(super) fn instance(&mut self, kind: usize, part: f64) -> Instance {
+        let jobs = &self.of_kinds[kind];
+        let number = self.rng.usize(0..jobs.len());
+        let (user, own) = jobs[number];
+        let normal = Normal::standard();
+        let length = self.share.sqrt() * own + (1.0 - self.share).sqrt() * normal.inverse_cdf(above_0(part));
+        Instance {
+            job: format!("job-{kind}-{number}"),
+            user: format!("user-{user}"),
+            part: normal.cdf(length),
+        }
+    }
+}
+
+/// A random number from 0 up to 1, without 0, whose quantile is infinite.
+fn above_0(part: f64) -> f64 {
+    part.max(f64::EPSILON)
+}
