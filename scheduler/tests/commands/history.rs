@@ -94,7 +94,7 @@ fn quasi_shortest_service_first_learns_from_a_history_and_from_its_own_jobs() {
             0,
             &format!("sim {trace} --policy {policy} --cluster 1x2 --switch-cost 0s {history} --out {out}"),
         );
-        ends(&door, &out)
+        ends(&door, out)
     };
     let known = "--history old.csv";
     // The service of `wide` is 16 device seconds, and that of `long` 10.

@@ -339,6 +339,16 @@ proptest! {
     }
 }
 
+/// The plan of the first start of a run.
+pub(crate) fn first_plan(door: &Door, run: &str) -> Option<Plan> {
+    let run = RunDir::open(&door.path(run)).expect("it is a run");
+    let turns = decision::read(&run.decisions_path()).expect("it has decisions");
+    turns.iter().flat_map(|turn| &turn.actions).find_map(|action| match action {
+        Action::Start { plan, .. } => *plan,
+        _ => None,
+    })
+}
+
 /// The smallest memory needs another plan than the largest. The plan that a job asks for is taken to fit.
 #[test]
 fn a_simulated_job_gets_the_plan_that_fits_on_the_devices_of_its_cluster() {
@@ -370,12 +380,6 @@ fn a_simulated_job_gets_the_plan_that_fits_on_the_devices_of_its_cluster() {
             0,
             &format!("sim trace.csv --policy rubick --cluster cluster.toml --truth m.json --model m.json --switch-cost 1s --out {out}"),
         );
-        let run = RunDir::open(&door.path(&out)).expect("it is a run");
-        let turns = decision::read(&run.decisions_path()).expect("it has decisions");
-        let started = turns.iter().flat_map(|turn| &turn.actions).find_map(|action| match action {
-            Action::Start { plan, .. } => *plan,
-            _ => None,
-        });
-        assert_eq!(started, Some(expected), "{asked} {memory}");
+        assert_eq!(first_plan(&door, &out), Some(expected), "{asked} {memory}");
     }
 }

@@ -2,12 +2,12 @@
 
 use front_door::Door;
 use schema::{
-    decision::{self, Action},
     fitted::{BasisWord, PredictedStep},
     plan::Plan,
     rows,
-    run_dir::RunDir,
 };
+
+use crate::plan::first_plan;
 
 /// Data parallelism on one to eight devices, and ZeRO on two and four.
 const ROWS: &str = "exec_plan,placement,iter_time,forward,overlap_sync,optimize
@@ -79,13 +79,7 @@ fn policies_choose_among_plans_that_have_a_true_time() {
             0,
             &format!("sim trace.csv --policy rubick --cluster cluster.toml --truth {truth} --model all.json --switch-cost 1s --out {out}"),
         );
-        let run = RunDir::open(&door.path(&out)).expect("it is a run");
-        let turns = decision::read(&run.decisions_path()).expect("it has decisions");
-        let plan = turns.iter().flat_map(|turn| &turn.actions).find_map(|action| match action {
-            Action::Start { plan, .. } => *plan,
-            _ => None,
-        });
-        plan.expect("it was started")
+        first_plan(&door, &out).expect("it was started")
     };
     assert_eq!(started("all.json").ranks(), 16);
     assert_eq!(started("within.json"), "dp8".parse().unwrap());
