@@ -1,6 +1,7 @@
 //! `sched fit`: fits models of step times to what was measured.
 
 mod curve;
+mod duration;
 mod show;
 mod suggest;
 
@@ -54,11 +55,13 @@ use crate::{
 ///
 /// Example: `sched fit --csv bert.csv t5.csv --held-out 0.7 --seed 2 --out a800.json`
 ///
+/// Example: `sched fit --duration philly-trace.csv --out shapes.csv`
+///
 /// Example: `sched fit --csv bert.csv t5.csv --published parameters.csv --forward-like bert-large --out a800.json`
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// Directories of runs of `profile`.
-    #[arg(value_name = "RUN", required_unless_present = "csv")]
+    #[arg(value_name = "RUN", required_unless_present_any = ["csv", "duration"])]
     runs: Vec<PathBuf>,
     /// Tables of step times: exports of `profile`, or of a published layout, which is found by the names of the columns.
     #[arg(long, value_name = "FILE", num_args = 1..)]
@@ -98,6 +101,12 @@ pub(super) struct Args {
     /// seeds are used, from --seed on.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["out", "csv", "devices", "model_out", "held_out"])]
     curve: Option<PathBuf>,
+    /// Fit how long jobs run instead, to a trace with lengths or the outcomes of a run. --out gets the shapes of the additive model.
+    ///
+    /// The printed errors are those of estimates of the last part of the jobs (--held-out), each made when a job arrives, from the jobs
+    /// that had ended by then.
+    #[arg(long, value_name = "HISTORY", conflicts_with_all = ["runs", "csv", "suggest", "curve", "within_rows", "device_type", "machine"])]
+    duration: Option<PathBuf>,
     /// Let the model answer only for what its rows cover: plans with the same kinds of parallelism and the same stage of ZeRO, offload, gc and
     /// precision as a row of the workload, on as many devices and with as many samples in a micro-batch as such rows have, from the fewest to
     /// the most.
@@ -125,6 +134,9 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let catalog = Catalog::open(&args.catalog)?;
+    if let Some((history, out)) = args.duration.as_deref().zip(args.out.as_deref()) {
+        return duration::run(history, (out, args.held_out, args.json), &catalog);
+    }
     let measured = measured::read(&Inputs {
         runs: &args.runs,
         tables: &args.csv,

@@ -2,11 +2,12 @@
 
 use std::time::UNIX_EPOCH;
 
-use model::duration::{Arrival, Durations, TimeOfWeek};
-use schema::{history::PastJob, units::Nanos};
+use model::duration::{Arrival, Durations, PastArrival, TimeOfWeek};
+use schema::units::Nanos;
 
 use crate::{
     cluster::JobId,
+    history,
     job::JobRequest,
     view::{Change, View},
 };
@@ -27,7 +28,8 @@ impl<E: Durations> Learned<E> {
         if !self.has_history {
             self.has_history = true;
             for past in view.known.history {
-                self.estimator.learn(&of_past(past), past.duration_ns.as_secs_f64());
+                let PastArrival { job, duration_s, .. } = history::arrival(past);
+                self.estimator.learn(&job, duration_s);
             }
         }
         for change in view.changes {
@@ -59,19 +61,5 @@ fn of_request<'a>(asked: &'a JobRequest, workload: &'a str) -> Arrival<'a> {
         plan: asked.plan,
         devices: asked.devices,
         time,
-    }
-}
-
-fn of_past(past: &PastJob) -> Arrival<'_> {
-    let at = past.submit_utc.as_deref().and_then(|text| humantime::parse_rfc3339(text).ok());
-    let since = at.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
-    Arrival {
-        name: past.recurring_job.as_deref().unwrap_or(&past.name),
-        user: &past.user,
-        virtual_cluster: &past.vc,
-        workload: &past.workload,
-        plan: past.plan,
-        devices: past.devices,
-        time: since.map(|since| TimeOfWeek::of_unix_time(since.as_secs())),
     }
 }

@@ -2,6 +2,7 @@
 
 mod believe;
 mod draws;
+mod duration;
 mod endings;
 mod fidelity;
 mod fit;

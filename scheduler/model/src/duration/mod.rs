@@ -1,10 +1,16 @@
 //! How long jobs run: estimates from the jobs of the past.
 
+mod additive;
 mod rolling;
+mod walk;
 
 use schema::plan::Plan;
 
-pub use self::rolling::Rolling;
+pub use self::{
+    additive::{Additive, Feature, PAIRS, ShapeValue},
+    rolling::Rolling,
+    walk::{PastArrival, WalkErrors, walk},
+};
 
 /// What is known of a job when it arrives.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -8,7 +8,7 @@ use csv::StringRecord;
 use super::RowError;
 
 /// Columns of names, which may be any text.
-const NAMES: [&str; 22] = [
+const NAMES: [&str; 26] = [
     "run",
     "launch",
     "step_launch",
@@ -24,6 +24,10 @@ const NAMES: [&str; 22] = [
     "user",
     "vc",
     "recurring_job",
+    "feature",
+    "level",
+    "other_feature",
+    "other_level",
     "submit_utc",
     "began_utc",
     "boot_id",
@@ -45,6 +49,8 @@ enum Holds {
     StepTime,
     /// The mean of a loss, which may be negative.
     Loss,
+    /// From -1 to 1.
+    Correlation,
     /// Any other number, or words.
     Other,
 }
@@ -55,6 +61,7 @@ impl Holds {
         match column {
             _ if NAMES.contains(&column) => Holds::Name,
             "loss" => Holds::Loss,
+            _ if column.ends_with("correlation") => Holds::Correlation,
             // With two repeats that differ much, the interval may be extremely wide.
             _ if is_end => Holds::Other,
             _ if column.ends_with("_per_s") => Holds::Rate,
@@ -77,6 +84,7 @@ impl Holds {
         let is_wrong = match self {
             Holds::Name => false,
             Holds::Loss => !value.is_finite(),
+            Holds::Correlation => !(-1.0..=1.0).contains(&value),
             Holds::Rate => !(value.is_finite() && value > 0.0),
             Holds::Ratio => !RATIOS.contains(&value),
             Holds::StepTime => value <= 0.0,
@@ -89,6 +97,7 @@ impl Holds {
                     "{cell} is no ratio of two speeds; it lies between a millionth and a million; {empty}"
                 )
             }
+            Holds::Correlation => format!("{cell} is no correlation; it lies between -1 and 1; {empty}"),
             Holds::StepTime => format!("{cell} is no time of a step; a step takes at least 1 ns; {empty}"),
             _ if value < 0.0 => format!("{cell} is below 0; {empty}"),
             _ => format!("{cell} is not finite; {empty}"),

@@ -1,0 +1,58 @@
+//! Estimates of how long jobs run.
+
+use schema::rows::{self, DurationErrors, DurationEstimator, DurationShape};
+
+/// Jobs of two users in turns, one every 100 s: those of `ann` take 10 s, and those of `bob` 40 s.
+fn history(jobs: usize) -> String {
+    let mut text = "name,submit_s,job,steps,step_ns,user,submit_utc\n".to_owned();
+    for number in 0..jobs {
+        let (user, steps) = [("ann", 10), ("bob", 40)][number % 2];
+        let at = number * 100;
+        let date = format!("2020-09-01T{:02}:{:02}:{:02}Z", at / 3600, at / 60 % 60, at % 60);
+        text += &format!("{user}-{number},{at},any,{steps},1000000000,{user},{date}\n");
+    }
+    text
+}
+
+#[test]
+fn errors_are_those_of_estimates_from_the_past() {
+    let door = crate::door();
+    door.write("old.csv", &history(80));
+    let said = door.exits(0, "fit --duration old.csv --out shapes.csv --json");
+    let [mean, qssf, additive]: [DurationErrors; 3] = rows::from_json(&said.out).expect("three estimators");
+    let estimators = [mean.estimator, qssf.estimator, additive.estimator];
+    assert_eq!(estimators, [DurationEstimator::Mean, DurationEstimator::Qssf, DurationEstimator::Additive]);
+    assert_eq!([mean.jobs, qssf.jobs, additive.jobs], [40; 3]);
+    // Every job before has ended. The mean of an even number of them is 25 s; an odd number has one of `ann` more, and `bob` is next.
+    let absolute = |before: usize| {
+        let mean_s = (before.div_ceil(2) * 10 + before / 2 * 40) as f64 / before as f64;
+        (mean_s - [10.0, 40.0][before % 2]).abs()
+    };
+    let expected = (40..80).map(absolute).sum::<f64>() / 40.0;
+    assert!((mean.mean_absolute_s - expected).abs() < 1e-9, "{mean:?} and {expected}");
+    assert_eq!(
+        (qssf.mean_absolute_s, qssf.median_factor, qssf.rank_correlation),
+        (0.0, 1.0, 1.0),
+        "{qssf:?}"
+    );
+    assert!((additive.median_factor - 1.0).abs() < 1e-6 && additive.rank_correlation > 0.8, "{additive:?}");
+
+    let shapes: Vec<DurationShape> = rows::read(&door.path("shapes.csv")).expect("shapes are written");
+    let of_user = |user: &str| {
+        let is_of = |shape: &&DurationShape| {
+            shape.feature == "user" && shape.level == user && shape.other_feature.is_none()
+        };
+        shapes.iter().find(is_of).expect("it has a value")
+    };
+    assert_eq!((of_user("ann").jobs, of_user("bob").jobs), (40, 40));
+    // Jobs of one user do not differ, so that nothing is shrunk.
+    let ratio = of_user("bob").factor / of_user("ann").factor;
+    assert!((ratio - 4.0).abs() < 1e-6, "{ratio}");
+    let shown = door.exits(0, "fit --duration old.csv --out shapes.csv");
+    assert!(shown.out.contains("rank correlation") && shown.out.contains("additive"), "{}", shown.out);
+
+    door.write("one.csv", &history(1));
+    let said = door.exits(2, "fit --duration one.csv --out shapes.csv");
+    assert!(said.err.contains("no job arrives after another has ended"), "{}", said.err);
+    door.exits(2, "fit --duration old.csv --csv old.csv --out shapes.csv");
+}
