@@ -1,4 +1,4 @@
-//! Shortest remaining service first (SRSF; Gu et al., "Tiresias", NSDI 2019, section 3.1).
+//! Shortest remaining service first (SRSF; Gu et al., "Tiresias", NSDI 2019).
 //!
 //! As SRTF, with the remaining time times the devices that a job asks for. Both are those of its last report, so that the order of
 //! running jobs changes when they report. The policy is a bound rather than a competitor of others, because users do not know this time.

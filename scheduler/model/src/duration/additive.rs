@@ -1,4 +1,4 @@
-//! An additive model of durations with pairwise terms (GA2M; Lou et al., KDD 2013; in Lucid, Hu et al., ASPLOS 2023, section 3.5):
+//! An additive model of durations with pairwise terms (GA2M; Lou et al., KDD 2013; used by Lucid, Hu et al., ASPLOS 2023):
 //!
 //! ```text
 //! ln(duration in s) = mean + sum over terms of the shape of the term at the levels of the job
@@ -425,7 +425,7 @@ mod tests {
             "{pairs:?}"
         );
         assert_eq!(pairs.len(), 9);
-        // Without pairs, what is left of the pair is spread over both features.
+        // Without pairs, both features share the effect of the pair.
         let single = learned(0, 3000);
         let ratio = single.estimate(&job("bob", 8, 3)).unwrap() / planted_s("bob", 8);
         assert!(ratio < 0.5, "{ratio}");
