@@ -27,8 +27,6 @@ pub struct Recipe {
     pub longest: Option<f64>,
     /// The recurring jobs of which jobs are instances. `None` if each job is like no other.
     pub recurring: Option<Recurring>,
-    /// Date and time of the start of the trace.
-    pub start: Option<SystemTime>,
     pub seed: u64,
 }
 
@@ -130,16 +128,18 @@ pub fn make(
             priority: priority.map_or(0, |(priority, _)| *priority),
             recurring_job: instance.as_ref().map(|of| of.job.clone()),
             user: instance.map(|of| of.user).unwrap_or_default(),
-            submit_utc: recipe.start.map(|start| at(start, submit_s)),
             ..row.clone()
         }
     };
     Ok((0..recipe.jobs).map(row).collect())
 }
 
-/// A time after the start of a trace, to the second.
-fn at(start: SystemTime, submit_s: f64) -> String {
-    humantime::format_rfc3339_seconds(start + Duration::from_secs_f64(submit_s)).to_string()
+/// Sets the dates of arrivals in a trace that starts at this date and time, to the second.
+pub fn set_dates(rows: &mut [TraceRow], start: SystemTime) {
+    for row in rows {
+        let at = start + Duration::from_secs_f64(row.submit_s);
+        row.submit_utc = Some(humantime::format_rfc3339_seconds(at).to_string());
+    }
 }
 
 /// The place in a mix that belongs to a number from 0 up to 1, by the weights.

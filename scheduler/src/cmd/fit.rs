@@ -105,7 +105,7 @@ pub(super) struct Args {
     ///
     /// The printed errors are those of estimates of the last part of the jobs (--held-out), each made when a job arrives, from the jobs
     /// that had ended by then.
-    #[arg(long, value_name = "HISTORY", conflicts_with_all = ["runs", "csv", "suggest", "curve", "within_rows", "device_type", "machine"])]
+    #[arg(long, value_name = "HISTORY", conflicts_with_all = ["runs", "csv", "suggest", "curve", "within_rows", "device_type", "machine", "seed"])]
     duration: Option<PathBuf>,
     /// Let the model answer only for what its rows cover: plans with the same kinds of parallelism and the same stage of ZeRO, offload, gc and
     /// precision as a row of the workload, on as many devices and with as many samples in a micro-batch as such rows have, from the fewest to

@@ -104,7 +104,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let Some(answer) = model.answer(&job.workload, &setting) else {
         let why = match model.covers(&job.workload, &setting) {
             true => why_not(known, &setting),
-            false => "the model stays within its rows, and none is of this kind of plan on so many devices; measure it, or fit \
+            false => "the model stays within its rows, and none is of this kind of plan with so many devices and such micro-batches; measure it, or fit \
                       without --within-rows"
                 .into(),
         };

@@ -3,7 +3,10 @@
 mod import;
 mod make;
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
 
 use clap::Subcommand;
 use rig::{Exit, output};
@@ -13,7 +16,7 @@ use schema::{
 };
 
 use super::positive;
-use crate::trace_generator::{scale_time, set_load};
+use crate::trace_generator::{scale_time, set_dates, set_load};
 
 /// Make a trace, or import a published one.
 ///
@@ -61,10 +64,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
 }
 
 impl Shaped {
-    /// Changes the rows as the options say, and writes them.
+    /// Changes the rows as the options say, gives them dates if the trace has a start, and writes them.
     fn finish(
         &self,
         mut rows: Vec<TraceRow>,
+        start: Option<SystemTime>,
         step_ns: impl Fn(&TraceRow) -> anyhow::Result<f64>,
     ) -> anyhow::Result<Exit> {
         if let Some(factor) = self.time_scale {
@@ -79,6 +83,9 @@ impl Shaped {
         }
         if let Some((load, devices)) = self.load.zip(self.devices) {
             set_load(&mut rows, load, devices, step_ns)?;
+        }
+        if let Some(start) = start {
+            set_dates(&mut rows, start);
         }
         let mut text = Vec::new();
         trace::write(&mut text, &rows)?;

@@ -2,7 +2,7 @@
 //! large-scale GPU datacenters", SC 2021, section 4).
 //!
 //! Waiting jobs start in order of their estimated service, without preemption: the estimated time for which they run times the devices
-//! that they ask for. The estimate is the rolling one of `model::duration`. It is made when a job begins to wait, from the jobs
+//! that they ask for. The estimate is the rolling part of the original (`model::duration::Rolling`). It is made when a job begins to wait, from the jobs
 //! that have ended by then, of this run and of the history that the user has named. Of jobs with the same service, the one with
 //! fewer devices comes first, and jobs of which nothing is known come last. In the strict form, which is the original, a job that
 //! does not fit holds up all jobs behind it. With backfill, any job that fits starts before it.

@@ -4,6 +4,8 @@
 //! running jobs changes when they report. The policy is a bound rather than a competitor of others, because users do not know this time.
 //! Jobs of unknown length come last.
 
+use schema::units::Nanos;
+
 use super::{Decision, Policy, belief::Length, greedy::Greedy};
 use crate::{cluster::JobId, view::View};
 
@@ -20,7 +22,7 @@ fn service(view: &View<'_>, job: JobId) -> Length {
         Length::UNKNOWN => Length::UNKNOWN,
         Length(left) => {
             let devices = u64::from(view.asked_by(job).devices);
-            Length(schema::units::Nanos(left.0.saturating_mul(devices)))
+            Length(Nanos(left.0.saturating_mul(devices)))
         }
     }
 }

@@ -16,7 +16,6 @@ fn recipe(length: &str) -> Recipe {
         length: length.parse().unwrap(),
         longest: None,
         recurring: None,
-        start: None,
         seed: 7,
     }
 }
@@ -117,7 +116,8 @@ fn no_job_is_longer_than_the_longest() {
 fn a_trace_with_a_start_has_dates() {
     let start = humantime::parse_rfc3339("2020-09-01T00:00:00Z").unwrap();
     let arrivals = Arrivals::Replayed(vec![0.0, 86_400.0, 90_000.4]);
-    let rows = made(&Recipe { start: Some(start), jobs: 3, arrivals, ..recipe("fixed:1") });
+    let mut rows = made(&Recipe { jobs: 3, arrivals, ..recipe("fixed:1") });
+    set_dates(&mut rows, start);
     let dates: Vec<&str> = rows.iter().filter_map(|row| row.submit_utc.as_deref()).collect();
     assert_eq!(dates, ["2020-09-01T00:00:00Z", "2020-09-02T00:00:00Z", "2020-09-02T01:00:00Z"]);
 }

@@ -184,3 +184,14 @@ fn times_of_rubick_come_from_a_table_and_not_from_its_durations() {
     let said = door.exits(2, "sim t.csv --policy fifo --cluster 1x2 --switch-cost 1s");
     assert!(said.err.contains("bert-large"), "{}", said.err);
 }
+
+/// Two jobs of 100 s on one device, at a load of one: they arrive 200 s apart.
+#[test]
+fn dates_are_those_of_scaled_arrivals() {
+    let door = crate::door();
+    let made = "trace make any --jobs 2 --length fixed:100s --step-time 1s --load 1 --devices 1 --start 2020-09-01T23:59:00Z";
+    let rows = read(&door.exits(0, made).out);
+    assert_eq!(rows.iter().map(|row| row.submit_s).collect::<Vec<_>>(), [0.0, 200.0]);
+    let dates: Vec<_> = rows.iter().filter_map(|row| row.submit_utc.as_deref()).collect();
+    assert_eq!(dates, ["2020-09-01T23:59:00Z", "2020-09-02T00:02:20Z"]);
+}

@@ -19,7 +19,7 @@ use std::collections::HashMap;
 
 use super::{Arrival, Durations};
 
-/// Sweeps over all terms. Shapes change by less than a hundredth after them.
+/// Sweeps over all terms, before and after pairs are added.
 const SWEEPS: usize = 12;
 /// The factor between two levels of the last duration.
 const STEP: f64 = 3.0;
@@ -144,7 +144,8 @@ impl Additive {
         }
     }
 
-    /// Learns a job without fitting the shapes again.
+    /// Learns a job without fitting the shapes again. Jobs are to be learned in the order in which they end: the last job of the series
+    /// is the one that was learned before.
     pub fn add(&mut self, job: &Arrival<'_>, duration_s: f64) {
         let log = duration_s.max(SHORTEST_S).ln();
         let last = self.last.insert(series(job), (log / STEP.ln()).round() as i32);

@@ -1,6 +1,7 @@
 //! How long jobs run: estimates from the jobs of the past.
 
 mod additive;
+mod mean;
 mod rolling;
 mod walk;
 
@@ -8,6 +9,7 @@ use schema::plan::Plan;
 
 pub use self::{
     additive::{Additive, Feature, PAIRS, ShapeValue},
+    mean::Mean,
     rolling::Rolling,
     walk::{PastArrival, WalkErrors, walk},
 };

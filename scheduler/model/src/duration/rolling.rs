@@ -2,12 +2,12 @@
 //! datacenters", SC 2021, section 4): the mean of the jobs of the same user on as many devices that have the same name, or else of the two
 //! most similar names; of a name that is like no other, the mean of the user; and of an unknown user, the mean of all.
 //!
-//! Names are similar if the share of the longer one that need not be edited is at least [`SIMILAR`]. The original mixes this estimate with
-//! a tenth of the weight with one of gradient boosting, which the additive model stands for here.
+//! Names are similar if the share of the longer one that need not be edited is at least [`SIMILAR`]. The original gives
+//! this estimate a tenth of the weight, and the rest to one of gradient boosting, which is left out.
 
 use std::collections::HashMap;
 
-use super::{Arrival, Durations};
+use super::{Arrival, Durations, Mean};
 
 /// The least similarity of names.
 const SIMILAR: f64 = 0.6;
@@ -32,23 +32,6 @@ struct Names {
     in_order: Vec<String>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Mean {
-    sum_s: f64,
-    jobs: u32,
-}
-
-impl Mean {
-    fn add(&mut self, duration_s: f64) {
-        self.sum_s += duration_s;
-        self.jobs += 1;
-    }
-
-    fn value(self) -> Option<f64> {
-        (self.jobs > 0).then(|| self.sum_s / f64::from(self.jobs))
-    }
-}
-
 impl Names {
     fn estimate(&self, name: &str) -> Option<f64> {
         if let Some(mean) = self.means.get(name) {
@@ -61,12 +44,8 @@ impl Names {
         });
         let mut like: Vec<(f64, &String)> = like.collect();
         like.sort_by(|(a, name), (b, other)| b.total_cmp(a).then(name.cmp(other)));
-        let mut mean = Mean::default();
-        for known in like.iter().take(CLOSEST).filter_map(|(_, known)| self.means.get(*known)) {
-            mean.sum_s += known.sum_s;
-            mean.jobs += known.jobs;
-        }
-        mean.value()
+        let closest = like.iter().take(CLOSEST).filter_map(|(_, known)| self.means.get(*known));
+        closest.fold(Mean::default(), |all, known| all.and(*known)).value()
     }
 }
 

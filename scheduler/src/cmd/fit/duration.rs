@@ -4,7 +4,7 @@ use std::{path::Path, time::Instant};
 
 use anyhow::bail;
 use cli::table;
-use model::duration::{Additive, Arrival, Durations, PAIRS, PastArrival, Rolling, walk};
+use model::duration::{Additive, Durations, Mean, PAIRS, PastArrival, Rolling, walk};
 use rig::{Exit, output};
 use schema::{
     catalog::Catalog,
@@ -13,24 +13,6 @@ use schema::{
 
 use super::busy;
 use crate::history;
-
-/// The mean of all jobs that have ended.
-#[derive(Default)]
-struct Mean {
-    sum_s: f64,
-    jobs: u32,
-}
-
-impl Durations for Mean {
-    fn estimate(&self, _job: &Arrival<'_>) -> Option<f64> {
-        (self.jobs > 0).then(|| self.sum_s / f64::from(self.jobs))
-    }
-
-    fn learn(&mut self, _job: &Arrival<'_>, duration_s: f64) {
-        self.sum_s += duration_s;
-        self.jobs += 1;
-    }
-}
 
 /// Writes the shapes of a fit to all jobs, and prints the errors of estimators on the last part of the history.
 pub(super) fn run(
@@ -69,6 +51,7 @@ pub(super) fn run(
     }
     let began = Instant::now();
     let mut all = Additive::new(PAIRS);
+    past.sort_by_key(|past| past.submit_s.map(|submit_s| submit_s + past.duration_s.ceil() as u64));
     past.iter().for_each(|past| all.add(&past.job, past.duration_s));
     all.fit();
     let took = began.elapsed();

@@ -131,11 +131,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         length: args.length,
         longest: args.longest.as_deref().map(|longest| args.length.unit.parse(longest)).transpose()?,
         recurring: args.recurring.map(|jobs| Recurring { jobs, users: args.users, share: args.alike }),
-        start: args.start,
         seed: args.seed,
     };
     let rows = trace_generator::make(&recipe, |row| lengths.step_ns(row))?;
-    args.shaped.finish(rows, |row| lengths.step_ns(row))
+    args.shaped.finish(rows, args.start, |row| lengths.step_ns(row))
 }
 
 /// A share from 0 to 1.
