@@ -87,7 +87,7 @@ fn rounds(criterion: &mut Criterion) {
         for name in ["optimus", "sia", "pollux-fixed-batch"] {
             let spent = Cell::new((Duration::ZERO, 0, Duration::ZERO));
             let run = || {
-                let known = Known { costs: Some(&costs), plans: Some(&plans), history: &[] };
+                let known = Known { costs: Some(&costs), plans: Some(&plans), history: &[], classes: None };
                 let settings = sim::Settings::default();
                 let mut sim =
                     Sim::new(&topology, &jobs, Box::new(ByBatch), &costs, settings).expect("all is known");
@@ -189,7 +189,7 @@ fn rubick(criterion: &mut Criterion) {
         let times = RefCell::new(Vec::new());
         let run = || {
             times.borrow_mut().clear();
-            let known = Known { costs: Some(&costs), plans: Some(&plans), history: &[] };
+            let known = Known { costs: Some(&costs), plans: Some(&plans), history: &[], classes: None };
             let settings = sim::Settings::default();
             let mut sim =
                 Sim::new(&topology, &jobs, Box::new(ByPlan), &costs, settings).expect("all is known");

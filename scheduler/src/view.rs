@@ -1,6 +1,6 @@
 //! The input of a policy: the state of all jobs and devices, the changes since its last decision, and a model that it may query.
 
-use model::Throughput;
+use model::{PackingClasses, Throughput};
 use schema::{history::PastJob, placement::Placement, plan::Plan, sharing::Sharing, units::Nanos};
 
 use crate::{
@@ -33,7 +33,7 @@ pub struct View<'a> {
     pub changes: &'a [Change],
     /// The model that the policy may query. A simulated cluster may use a different one.
     pub model: &'a dyn Throughput,
-    /// The costs of switches, the legal plans of jobs, and the jobs of an earlier run, as far as they are known.
+    /// The costs of switches, the legal plans of jobs, the jobs of an earlier run, and the classes of jobs, as far as they are known.
     pub known: Known<'a>,
 }
 
@@ -44,6 +44,8 @@ pub struct Known<'a> {
     pub plans: Option<&'a LegalPlans>,
     /// The jobs of an earlier run, in the order of their file. Empty if the user has named none.
     pub history: &'a [PastJob],
+    /// How much jobs suffer beside others.
+    pub classes: Option<&'a dyn PackingClasses>,
 }
 
 impl View<'_> {

@@ -118,7 +118,7 @@ fn turns(
     policy: &mut dyn Policy,
     cluster: &mut dyn Cluster,
 ) -> (Vec<Turn>, Vec<Outcome>) {
-    let known = Known { costs: Some(&Costs), plans: Some(&run.plans), history: &[] };
+    let known = Known { costs: Some(&Costs), plans: Some(&run.plans), history: &[], classes: None };
     let mut engine = Engine::new(&run.topology, &run.jobs, belief, run.engine.clone()).knowing(known);
     engine.refuse_for_lack_of_cpus(run.engine.placement);
     let mut turns: Vec<Turn> = Vec::new();

@@ -82,7 +82,7 @@ fn try_run(
     let legal = |_: &_, _, _: &_, _: (&_, &[_])| Judgement::default();
     let plans = LegalPlans::new(jobs, &Catalog::embedded(), topology, legal);
     let costs: Option<&dyn SwitchCosts> = if costs { Some(&of_restart) } else { None };
-    let known = Known { costs, plans: Some(&plans), history: &[] };
+    let known = Known { costs, plans: Some(&plans), history: &[], classes: None };
     let truth = Box::new(rates.clone());
     let mut sim = Sim::new(topology, jobs, truth, &of_restart, settings).expect("all is known");
     let mut engine = Engine::new(topology, jobs, rates, engine::Settings::default()).knowing(known);
