@@ -5,6 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    interference_fit::InterferenceFit,
     plan::Plan,
     rows::words,
     run_dir::{RunError, read, read_json_of, write_json},
@@ -117,6 +118,9 @@ pub struct ModelFile {
     pub within_rows: bool,
     pub sources: Vec<ModelSource>,
     pub workloads: Vec<FittedWorkload>,
+    /// How much jobs on the same devices slow each other down; absent if it was not fitted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interference: Option<InterferenceFit>,
 }
 
 /// Where rows come from.
@@ -366,7 +370,7 @@ impl ModelFile {
                 }
             }
         }
-        None
+        self.interference.as_ref().and_then(InterferenceFit::problem)
     }
 }
 

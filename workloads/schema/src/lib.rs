@@ -16,6 +16,7 @@ pub mod grant;
 pub mod group;
 pub mod history;
 pub mod import;
+pub mod interference_fit;
 pub mod job;
 mod line_file;
 pub mod lines;

@@ -30,6 +30,7 @@ mod suggestion;
 mod summary;
 mod table;
 mod table_file;
+mod together;
 mod totals;
 
 pub use appended::{Appender, Follower, read_appended};
@@ -65,6 +66,7 @@ pub use summary::Summary;
 pub use table::{Row, RowError, Writer, read, write};
 pub(crate) use table::{parse, row_error};
 pub use table_file::{TableFile, TableFormat};
+pub use together::TogetherRow;
 pub use totals::Totals;
 
 /// The JSON of rows for `--json`.

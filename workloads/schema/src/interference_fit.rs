@@ -1,0 +1,276 @@
+//! The part of `MODEL.json` about jobs that share devices: how much they slow each other down, and which of them are packed.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{fitted::ModelSource, plan::Plan, rows::words, sharing::Sharing};
+
+words! {
+    /// What a prediction of a slowdown is made by.
+    SlowdownEstimator {
+        /// The fitted model.
+        Model = "model",
+        /// The geometric mean of the slowdowns in groups of the same size.
+        Constant = "constant",
+        /// The sum of the shares of time in which the members are busy alone, or 1 if that is less.
+        Utilisations = "utilisations",
+        /// The slowdown in the other blocks of the same group: no prediction of a block can be better.
+        OtherBlocks = "other-blocks",
+    }
+}
+
+words! {
+    /// What is left out of a fit and then predicted.
+    LeftOutPart {
+        /// All groups with a workload, one workload after another.
+        Workload = "workload",
+        /// All groups with a workload but those with a stressor, one workload after another: its sensitivity to stressors is known.
+        BesideOthers = "beside-others",
+        /// One group after another.
+        Group = "group",
+        /// One block after another.
+        Block = "block",
+    }
+}
+
+words! {
+    /// How much a job is slowed down by others on its devices.
+    PackingClass {
+        /// Hardly at all.
+        Tiny = "tiny",
+        Medium = "medium",
+        /// Much. A job of which nothing is known is of this class.
+        Jumbo = "jumbo",
+    }
+}
+
+words! {
+    /// What is measured of a job alone.
+    AloneFeature {
+        /// The share of time in which its device is busy.
+        Busy = "busy",
+        /// The CPU time of its processes over the time.
+        Host = "host",
+        /// The share of time in which its device's memory transfers data.
+        Traffic = "traffic",
+        /// The logarithm of the time of a step in seconds.
+        Step = "step",
+        /// The logarithm of 1 plus the peak of its tensor memory in MiB.
+        Memory = "memory",
+    }
+}
+
+impl PackingClass {
+    /// The sharing score: 0, 1 or 2. Lucid packs two jobs if the sum of their scores is 2 or less.
+    pub fn score(self) -> u32 {
+        match self {
+            PackingClass::Tiny => 0,
+            PackingClass::Medium => 1,
+            PackingClass::Jumbo => 2,
+        }
+    }
+}
+
+/// Models of the slowdowns of jobs that share devices of one type.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InterferenceFit {
+    pub sources: Vec<ModelSource>,
+    /// What the jobs do alone. Other parts name jobs by their places in this list.
+    pub jobs: Vec<JobAlone>,
+    /// One for each sharing mode.
+    pub modes: Vec<ModeFit>,
+    /// The classes of jobs; absent if they were measured in no pair.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub classes: Option<ClassesFit>,
+}
+
+/// What was measured of a job alone on its devices.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobAlone {
+    /// The workload, or the name of a command.
+    pub workload: String,
+    pub global_batch: Option<u32>,
+    pub plan: Option<Plan>,
+    pub step_ns: u64,
+    /// From 0 to 1.
+    pub busy: f64,
+    /// In cores; absent if it was not measured, like the values below.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<f64>,
+    /// From 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traffic: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_memory_bytes: Option<u64>,
+}
+
+/// The model of one sharing mode.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModeFit {
+    pub sharing: Sharing,
+    /// The largest number of jobs in a group. The model does not answer for larger ones.
+    pub largest_group: u32,
+    pub measured: Vec<MeasuredSlowdown>,
+    pub terms: Vec<InterferenceTerm>,
+    /// What each workload bears more than the terms say, and then what each does to others more than they say: what it adds to the
+    /// logarithm of a slowdown.
+    pub victims: Vec<WorkloadEffect>,
+    pub aggressors: Vec<WorkloadEffect>,
+    /// Covariance of the coefficients: of terms, victims and aggressors in this order, row by row.
+    pub covariance: Vec<Vec<f64>>,
+    /// Standard deviations of the effects of workloads, and of residuals.
+    pub victim_sd: f64,
+    pub aggressor_sd: f64,
+    pub residual_sd: f64,
+    /// Half of a 95 % interval over the standard deviation, both of the logarithm: if a member has no effect, and if all have one.
+    pub reach: f64,
+    pub reach_of_known: f64,
+    pub errors: Vec<SlowdownErrors>,
+}
+
+/// The measured slowdown of a job beside others: the geometric mean over blocks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MeasuredSlowdown {
+    pub job: u32,
+    /// The other members, in ascending order.
+    pub co_runners: Vec<u32>,
+    pub slowdown: f64,
+    /// The ends of the 95 % interval over blocks; absent with one block.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ci_lo: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ci_hi: Option<f64>,
+}
+
+/// A term: `weight * (value - centre) / scale` is added to the logarithm of a slowdown.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InterferenceTerm {
+    pub term: TermName,
+    /// The feature; absent for `constant` and `size`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub feature: Option<AloneFeature>,
+    pub weight: f64,
+    pub centre: f64,
+    pub scale: f64,
+}
+
+words! {
+    /// The value of a term.
+    TermName {
+        /// 1.
+        Constant = "constant",
+        /// The number of jobs less two.
+        Size = "size",
+        /// The feature of the job.
+        Victim = "victim",
+        /// The mean of the feature of its co-runners.
+        Aggressors = "aggressors",
+        /// The feature of the job times the mean of that of its co-runners.
+        Product = "product",
+    }
+}
+
+/// What a workload adds to the logarithm of slowdowns.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkloadEffect {
+    pub workload: String,
+    pub effect: f64,
+}
+
+/// Errors of predicted slowdowns: `|predicted / measured - 1|`, in percent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SlowdownErrors {
+    pub left_out: LeftOutPart,
+    /// The number of jobs in the groups; absent for groups of all sizes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group_size: Option<u32>,
+    pub estimator: SlowdownEstimator,
+    /// The number of predictions.
+    pub rows: u32,
+    pub mean_percent: f64,
+    pub p95_percent: f64,
+    /// Share of the measured slowdowns that lie in the predicted 95 % interval; absent for estimators without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub covered_percent: Option<f64>,
+}
+
+/// A decision tree that tells the class of a job from what it does alone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClassesFit {
+    /// The mode in which the jobs were measured together.
+    pub sharing: Sharing,
+    /// The root is the first.
+    pub nodes: Vec<TreeNode>,
+    pub errors: ClassErrors,
+}
+
+/// A node of a decision tree.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum TreeNode {
+    /// Jobs whose feature is `at` or less go on at the node `below`, others at `above`.
+    Split { feature: AloneFeature, at: f64, below: u32, above: u32 },
+    /// Jobs that end here are of this class. `jobs` has the numbers of tiny, medium and jumbo jobs that it was fitted to.
+    Leaf { class: PackingClass, jobs: [u32; 3] },
+}
+
+/// Errors of classes, and of the rule that packs jobs whose scores sum up to 2 or less, by trees that were fitted without the workloads
+/// of the jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClassErrors {
+    pub jobs: u32,
+    /// Jobs whose class was predicted.
+    pub right: u32,
+    pub pairs: u32,
+    /// Pairs in which neither job falls below 0.85 of its speed alone.
+    pub good: u32,
+    /// Pairs that the rule packs.
+    pub packed: u32,
+    /// Pairs that it packs and that are good.
+    pub packed_good: u32,
+}
+
+impl InterferenceFit {
+    /// What is inconsistent, and where.
+    pub(crate) fn problem(&self) -> Option<String> {
+        let jobs = self.jobs.len() as u32;
+        for mode in &self.modes {
+            let of = format!("interference under {}", mode.sharing);
+            let count = mode.terms.len() + mode.victims.len() + mode.aggressors.len();
+            let is_known = |row: &MeasuredSlowdown| {
+                row.slowdown > 0.0 && std::iter::once(&row.job).chain(&row.co_runners).all(|job| *job < jobs)
+            };
+            let wrong =
+                if mode.covariance.len() != count || mode.covariance.iter().any(|row| row.len() != count) {
+                    format!("the covariance is not of {count} coefficients")
+                } else if mode.terms.iter().any(|term| term.scale.is_nan() || term.scale <= 0.0) {
+                    "a term has a scale that is not above 0".into()
+                } else if !(mode.residual_sd > 0.0 && mode.reach > 0.0 && mode.reach_of_known > 0.0) {
+                    "residual_sd and the reach are not above 0".into()
+                } else if !mode.measured.iter().all(is_known) {
+                    "a measured slowdown is not above 0, or names a job that the file does not have".into()
+                } else {
+                    continue;
+                };
+            return Some(format!("{of}: {wrong}"));
+        }
+        let nodes = self.classes.as_ref().map_or(&[][..], |classes| &classes.nodes);
+        let goes_down = |(number, node): (usize, &TreeNode)| match node {
+            TreeNode::Split { below, above, .. } => [below, above]
+                .into_iter()
+                .all(|next| (*next as usize) > number && (*next as usize) < nodes.len()),
+            TreeNode::Leaf { .. } => true,
+        };
+        let is_tree =
+            self.classes.is_none() || (!nodes.is_empty() && nodes.iter().enumerate().all(goes_down));
+        (!is_tree).then(|| "the nodes of classes are no tree".into())
+    }
+}
