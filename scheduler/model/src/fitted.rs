@@ -13,18 +13,20 @@ use crate::{
     fit::{FEWEST, fit},
     formula::{self, Parameters},
     held_out::{self, LeftOut},
+    interference::{Interference, PredictedSlowdown},
     observed::{Logarithms, Observed},
 };
 
 /// Step times of jobs alone on devices of one type, by formulas that are fitted to measured rows.
 ///
 /// A configuration that was measured has the time of its rows; any other has that of the first formula that describes it. A
-/// question about co-runners has no answer, and neighbours are taken to cost nothing.
+/// question about co-runners has no answer but that of [`FittedModel::slowdown`], and neighbours are taken to cost nothing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FittedModel {
     device_type: String,
     answers_for_all: bool,
     workloads: HashMap<String, Workload>,
+    interference: Option<Interference>,
     /// Number of refits.
     version: u64,
 }
@@ -104,6 +106,7 @@ impl FittedModel {
             device_type: file.device_type.clone(),
             answers_for_all: false,
             workloads: file.workloads.iter().map(workload).collect::<Result<_, _>>()?,
+            interference: file.interference.as_ref().map(Interference::new),
             version: 0,
         })
     }
@@ -117,6 +120,17 @@ impl FittedModel {
     /// The type of the devices that it answers for.
     pub fn device_type(&self) -> &str {
         &self.device_type
+    }
+
+    /// How much the job of a question is slowed down by its co-runners; `None` if it is not known.
+    pub fn slowdown(&self, question: &Question<'_>) -> Option<PredictedSlowdown> {
+        let is_of_type = self.answers_for_all || question.device_type == self.device_type;
+        self.interference.as_ref().filter(|_| is_of_type)?.slowdown(question)
+    }
+
+    /// What it knows of jobs that share devices.
+    pub fn interference(&self) -> Option<&Interference> {
+        self.interference.as_ref()
     }
 
     /// Facts of a workload that it has a model of.

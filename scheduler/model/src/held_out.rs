@@ -85,9 +85,14 @@ pub fn leave_one_out(fit: &mut Fit, observations: &[Observation]) -> Vec<LeftOut
 /// largest. At least that of a normal distribution.
 pub(crate) fn reach(ratios: &mut [f64]) -> f64 {
     const NORMAL: f64 = 1.96;
+    conformal(ratios).unwrap_or(NORMAL).max(NORMAL)
+}
+
+/// The same quantile without a lower bound; `None` of no sizes.
+pub(crate) fn conformal(ratios: &mut [f64]) -> Option<f64> {
     ratios.sort_by(f64::total_cmp);
     let rank = (0.95 * (ratios.len() + 1) as f64).ceil() as usize;
-    ratios.get(rank.clamp(1, ratios.len().max(1)) - 1).copied().unwrap_or(NORMAL).max(NORMAL)
+    ratios.get(rank.clamp(1, ratios.len().max(1)) - 1).copied()
 }
 
 /// Fits to a share of the configurations, chosen by the seed, and predicts the others. `None` if too few are left to fit to.

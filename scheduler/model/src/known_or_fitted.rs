@@ -2,10 +2,14 @@
 
 use schema::rows::Warnings;
 
-use crate::{FittedModel, Prediction, Question, Table, Throughput};
+use crate::{
+    FittedModel, Prediction, Question, Subject, Table, Throughput,
+    packing::{Classified, PackingClasses},
+};
 
 /// The time of a job alone is that of the rows of a table. Without a row it is that of the first fitted model that has an answer,
-/// and then that of the trace. Slowdowns by other jobs come from the table alone.
+/// and then that of the trace. Slowdowns by jobs on its devices come from the same table and models, and those by neighbours from the
+/// table alone.
 #[derive(Clone, Debug, Default)]
 pub struct KnownOrFitted {
     pub table: Table,
@@ -16,7 +20,9 @@ impl Throughput for KnownOrFitted {
     fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
         let alone = Question { co_runners: &[], neighbours: &[], ..*question };
         let fitted = || self.fitted.iter().find_map(|model| model.predict(&alone));
-        self.table.predict_or(question, || fitted().or_else(|| question.trace_time()))
+        let slowdown = || self.fitted.iter().find_map(|model| model.slowdown(question));
+        let by_co_runners = || slowdown().map(|found| (found.factor, found.interval));
+        self.table.predict_or(question, || fitted().or_else(|| question.trace_time()), by_co_runners)
     }
 
     fn warnings(&self, question: &Question<'_>) -> Warnings {
@@ -36,5 +42,12 @@ impl Throughput for KnownOrFitted {
     fn version(&self) -> Option<u64> {
         let versions = || self.fitted.iter().filter_map(Throughput::version);
         versions().next().map(|_| versions().sum())
+    }
+}
+
+impl PackingClasses for KnownOrFitted {
+    /// That of the first model that knows the job.
+    fn class(&self, job: &Subject<'_>) -> Option<Classified> {
+        self.fitted.iter().find_map(|model| model.interference()?.class(job))
     }
 }

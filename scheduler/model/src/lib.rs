@@ -13,6 +13,7 @@ pub mod formula;
 pub mod held_out;
 mod host_drift;
 mod in_turns;
+pub mod interference;
 mod known_or_fitted;
 mod learning_curve;
 mod least_squares;

@@ -219,18 +219,19 @@ impl Table {
 }
 
 impl Table {
-    /// The prediction, with the time alone of another model where the table has none.
+    /// The prediction, with the time alone and the slowdown by co-runners of another model where the table has none.
     pub(crate) fn predict_or(
         &self,
         question: &Question<'_>,
         alone: impl FnOnce() -> Option<Prediction>,
+        by_co_runners: impl FnOnce() -> Option<Estimate>,
     ) -> Option<Prediction> {
         let Question { co_runners, sharing, .. } = question;
         let otherwise = || alone().map(|found| ((found.step_ns, found.step_ns_ci), None));
         let (mut step_ns, threads) = self.alone(question).or_else(otherwise)?;
         if !co_runners.is_empty() {
             let is_company = |company: &Company| are_beside(company, co_runners, sharing);
-            let (factor, interval) = self.slowdown(question, threads, is_company)?;
+            let (factor, interval) = self.slowdown(question, threads, is_company).or_else(by_co_runners)?;
             // The uncertainty of the time alone is in both sides of a comparison with taking turns, and
             // cancels.
             step_ns = times((step_ns.0, Some((step_ns.0, step_ns.0))), (factor, interval));
@@ -256,7 +257,7 @@ impl Table {
 
 impl Throughput for Table {
     fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
-        self.predict_or(question, || question.trace_time())
+        self.predict_or(question, || question.trace_time(), || None)
     }
 
     /// Those of the rows of the job alone, and of the job beside its co-runners, that make their numbers doubtful.

@@ -47,6 +47,7 @@ fn of_one_device() -> FittedModel {
         within_rows: false,
         sources: vec![source],
         workloads: vec![workload],
+        interference: None,
     };
     FittedModel::new(&file).expect("it is of this version")
 }

@@ -219,7 +219,8 @@ fn co_runners_are_known_in_whatever_order_and_slow_down_what_the_job_takes_alone
 fn another_model_gives_the_time_alone_where_there_is_no_row_and_the_table_the_slowdown() {
     let (a, b) = (subject("a", "dp1"), subject("b", "dp1"));
     let otherwise = || Some(Prediction { step_ns: 1000.0, step_ns_ci: Some((900.0, 1100.0)) });
-    let of = |question: &Question<'_>| table().predict_or(question, otherwise).map(|found| found.step_ns);
+    let of =
+        |question: &Question<'_>| table().predict_or(question, otherwise, || None).map(|found| found.step_ns);
     let unknown = subject("b", "ga2");
     assert_eq!(
         of(&alone_on(b, &[1], "CPU")),
@@ -233,7 +234,7 @@ fn another_model_gives_the_time_alone_where_there_is_no_row_and_the_table_the_sl
     table.alone.clear();
     let beside = Question { co_runners: &[a, b], ..alone_on(a, &[1], "CPU") };
     assert_eq!(table.predict(&beside), None);
-    let found = table.predict_or(&beside, otherwise).expect("the slowdown is known");
+    let found = table.predict_or(&beside, otherwise, || None).expect("the slowdown is known");
     assert!((found.step_ns - 3000.0).abs() < 1e-6, "{found:?}");
     // The uncertainty of the time alone is no part of that of the slowdown.
     assert!(
