@@ -88,6 +88,7 @@ fn planted() -> (FittedModel, Vec<Setting>) {
             blake3: String::new(),
         }],
         workloads: vec![workload],
+        interference: None,
     };
     (FittedModel::new(&file).expect("it is of this version"), settings)
 }

@@ -4,6 +4,7 @@ mod export;
 mod parameters;
 mod published;
 mod runs;
+pub mod together;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use model::{
-    BeliefError, FittedModel, HostDrift, InTurns, KnownOrFitted, Prediction, Question, Spread, Throughput,
+    BeliefError, FittedModel, HostDrift, InTurns, KnownOrFitted, PackingClasses, Prediction, Question,
+    Spread, Throughput,
 };
 use schema::{
     fitted::ModelFile,
@@ -68,6 +69,12 @@ impl Models {
             drift: truth.table.host_drift(),
             truth: layers(truth).build(),
         })
+    }
+
+    /// The classes of jobs that the policy believes. `None` if no model has slowdowns.
+    pub fn classes(&self) -> Option<&dyn PackingClasses> {
+        let known = &self.belief.known;
+        known.fitted.iter().any(|model| model.interference().is_some()).then_some(known)
     }
 
     /// What the policy believes at the start of a run. Each engine has its own, because it may learn.

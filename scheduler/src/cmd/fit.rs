@@ -2,12 +2,13 @@
 
 mod curve;
 mod duration;
+mod interference;
 mod show;
 mod suggest;
 
 use std::path::PathBuf;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use jobs::{plans::memory::DeviceMemory, software};
 use model::{Options, fit_workload};
 use rig::{Exit, output};
@@ -42,6 +43,10 @@ use crate::{
 /// --published adds workloads without a row, by the parameters of Rubick's formulas that its artifact publishes. What they leave open
 /// is said on stderr, and their predictions are marked as published.
 ///
+/// --interference fits how much jobs on the same devices slow each other down, to runs of `profile colocate` or exports of them. Groups
+/// that were not measured are answered for from what each job does alone. The printed errors are those of workloads, and of groups,
+/// that were left out of the fit.
+///
 /// With --suggest, --out is a table of the configurations that are worth measuring next, which `profile single --grid` measures. Each
 /// one lowers the variances of all predictions most for a second of device time, after those before it. They are plans that are
 /// valid at a batch of the rows on up to as many devices of one node as rows have, and that no row has. A workload with too few
@@ -57,11 +62,13 @@ use crate::{
 ///
 /// Example: `sched fit --duration philly-trace.csv --out shapes.csv`
 ///
+/// Example: `sched fit --interference runs/pairs runs/triples --out INTERFERENCE.json`
+///
 /// Example: `sched fit --csv bert.csv t5.csv --published parameters.csv --forward-like bert-large --out a800.json`
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// Directories of runs of `profile`.
-    #[arg(value_name = "RUN", required_unless_present_any = ["csv", "duration"])]
+    #[arg(value_name = "RUN", required_unless_present_any = ["csv", "duration", "interference"])]
     runs: Vec<PathBuf>,
     /// Tables of step times: exports of `profile`, or of a published layout, which is found by the names of the columns.
     #[arg(long, value_name = "FILE", num_args = 1..)]
@@ -107,6 +114,10 @@ pub(super) struct Args {
     /// that had ended by then.
     #[arg(long, value_name = "HISTORY", conflicts_with_all = ["runs", "csv", "suggest", "curve", "within_rows", "device_type", "machine", "seed"])]
     duration: Option<PathBuf>,
+    /// Fit the slowdowns of jobs that share devices, too: runs of `profile colocate` and exports of `profile`. Without RUN and --csv, the
+    /// model has no times of jobs alone.
+    #[arg(long, value_name = "RUN|FILE", num_args = 1.., conflicts_with_all = ["suggest", "curve", "duration"])]
+    interference: Vec<PathBuf>,
     /// Let the model answer only for what its rows cover: plans with the same kinds of parallelism and the same stage of ZeRO, offload, gc and
     /// precision as a row of the workload, on as many devices and with as many samples in a micro-batch as such rows have, from the fewest to
     /// the most.
@@ -136,6 +147,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let catalog = Catalog::open(&args.catalog)?;
     if let Some((history, out)) = args.duration.as_deref().zip(args.out.as_deref()) {
         return duration::run(history, (out, args.held_out, args.json), &catalog);
+    }
+    let together = match args.interference.as_slice() {
+        [] => None,
+        paths => Some(measured::together::read(paths, args.device_type.as_deref())?),
+    };
+    if let Some(together) = together.as_ref().filter(|_| args.runs.is_empty() && args.csv.is_empty()) {
+        return interference::run(together, args, &catalog);
     }
     let measured = measured::read(&Inputs {
         runs: &args.runs,
@@ -176,11 +194,23 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     let mut file = model_file(args, &measured, fitted);
     file.sources.extend(sources);
+    if let Some(together) = &together {
+        ensure!(
+            together.device_type == file.device_type,
+            "jobs alone are of devices of type '{}', and those of --interference of type '{}'; name one with --device-type",
+            file.device_type,
+            together.device_type
+        );
+        file.interference = Some(interference::fit(together, &catalog));
+    }
     let out = args.out.as_deref().context("--out names the file to write")?;
     file.write(out)?;
     match args.json {
         true => output::print(rows::to_json(&file))?,
-        false => show::show(&file, &measured, args.held_out, &options)?,
+        false => {
+            show::show(&file, &measured, args.held_out, &options)?;
+            file.interference.as_ref().map_or(Ok(()), interference::show)?;
+        }
     }
     output::note(format_args!(
         "fit: {}: {} workloads on {}",
@@ -201,6 +231,7 @@ fn model_file(args: &Args, measured: &Measured, workloads: Vec<FittedWorkload>) 
         within_rows: args.within_rows,
         sources: measured.sources.clone(),
         workloads,
+        interference: None,
     }
 }
 

@@ -25,12 +25,15 @@ use crate::{inputs, measured::placement_text};
 /// describes it, with a 95 % interval. `extrapolated` means that the time depends on parameters of which the rows say little, so
 /// that it is mostly what was assumed before the fit.
 ///
-/// The model answers for jobs alone. Beside other jobs (--with), its time is multiplied by the slowdown of the tables (--table). If
-/// they do not have these jobs together, the command says so and exits with 4.
+/// Beside other jobs (--with), the time is multiplied by the slowdown of the tables (--table). If they do not have these jobs together,
+/// the slowdown is that of the model, if `sched fit --interference` was part of its fit, and otherwise unknown: the command says so and
+/// exits with 4.
 ///
 /// Example: `sched predict --model MODEL.json gpt2-mini@b8@dp2-zero1 --devices 2`
 ///
 /// Example: `sched predict --model MODEL.json lstm@b8 --devices 1 --with resnet18-mini@b8 --table runs/pairs`
+///
+/// Example: `sched predict --model MODEL.json lstm@b8 --devices 1 --with vae --sharing step-gate:250ms`
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// The job as NAME[@bN][@PLAN] [defaults: the batch of the workload, and data parallelism on all devices].
@@ -46,7 +49,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "C", value_parser = clap::value_parser!(u16).range(1..))]
     cpus: Option<u16>,
     /// Another job on the same devices, as JOB. Repeatable.
-    #[arg(long, value_name = "OTHER", requires = "table")]
+    #[arg(long, value_name = "OTHER")]
     with: Vec<Job>,
     /// How jobs share a device: time-slice[:SLICE] or step-gate[:QUANTUM].
     #[arg(long, value_name = "MODE", default_value_t = Sharing::TIME_SLICE, requires = "with")]
@@ -117,7 +120,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         .collect::<anyhow::Result<_>>()?;
     let slowdown = match others.is_empty() {
         true => None,
-        false => Some(slowdown(args, &job, &others, device_type, setting.cpus)?),
+        false => Some(slowdown(args, &model, (&job, &others), device_type, setting.cpus)?),
     };
     let row = row(&job, &setting, args, &answer, device_type, &others, slowdown);
     match args.json {
@@ -184,11 +187,11 @@ fn why_not(known: &FittedWorkload, setting: &Setting) -> String {
     format!("no formula of the model describes it ({})", reasons.join("; "))
 }
 
-/// The slowdown by other jobs on the same devices, from the tables.
+/// The slowdown by other jobs on the same devices, from the tables or from the model.
 fn slowdown(
     args: &Args,
-    job: &Job,
-    others: &[Job],
+    model: &FittedModel,
+    (job, others): (&Job, &[Job]),
     device_type: &str,
     cpus: Option<u16>,
 ) -> anyhow::Result<(f64, Option<(f64, f64)>)> {
@@ -203,16 +206,15 @@ fn slowdown(
         sharing: &args.sharing,
         neighbours: &[],
     };
-    table.slowdown_by_co_runners(&question).ok_or_else(|| {
+    let by_model = || model.slowdown(&question).map(|found| (found.factor, found.interval));
+    table.slowdown_by_co_runners(&question).or_else(by_model).ok_or_else(|| {
         let names: Vec<String> = others.iter().map(Job::to_string).collect();
-        let types: Vec<&str> = table.device_types().collect();
         Exit::NothingMatched.because(format!(
-            "how much {job} is slowed down by {} under {} is not known: the tables have no row of them together with --devices {} of type \
-             '{device_type}' (they are of: {}); measure it with `profile colocate`",
+            "how much {job} is slowed down by {} under {} is not known: no row of --table has them together with --devices {} of type \
+             '{device_type}', and the model was not fitted to such slowdowns; measure it with `profile colocate`",
             names.join(" and "),
             args.sharing,
             placement_text(&args.devices.0),
-            types.join(", ")
         ))
     })
 }

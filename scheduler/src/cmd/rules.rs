@@ -28,7 +28,7 @@ pub(super) struct Rules {
     /// tables: those of --table. trace: the step times of the trace alone. Otherwise directories of runs of `profile` and models of
     /// `sched fit` (MODEL.json), separated by commas. Where the tables have no row of a job alone, the first fitted model that has an
     /// answer gives its time, and then the trace, for the plan and the devices that it asks for. Slowdowns of jobs together come from
-    /// tables. Fitted models alone follow the tables of --table; `trace,MODEL.json` leaves those out.
+    /// tables, and then from models that were fitted to some. Fitted models alone follow the tables of --table; `trace,MODEL.json` leaves those out.
     #[arg(long, value_name = "SOURCE,..")]
     model: Option<Source>,
     /// Let the policy learn from the steps of jobs: the fitted models that it believes are fitted again during the run.
@@ -52,8 +52,8 @@ pub(super) struct Rules {
     /// An earlier run of the same users' jobs, from which the policy may learn: a trace with the lengths of its jobs, or the
     /// outcomes.csv of a run of `sched`.
     ///
-    /// Policies are shown the names of its jobs, users, recurring jobs, workloads, devices, dates and durations. Of the policies here, only a
-    /// program uses them.
+    /// Policies are shown the names of its jobs, users, recurring jobs, workloads, devices, dates and durations. QSSF, Lucid
+    /// and programs use them.
     #[arg(long, value_name = "FILE")]
     pub(super) history: Option<PathBuf>,
     /// The costs of switches that `profile calibrate` has measured.

@@ -53,6 +53,7 @@ pub(crate) fn model(door: &Door, name: &str, device_type: &str, workloads: &[(&s
         within_rows: false,
         sources: vec![ModelSource { name: name_of_rows, layout: Layout::Run, rows: 4, blake3 }],
         workloads: workloads.iter().map(fitted).collect(),
+        interference: None,
     }
     .write(&door.path(name))
     .expect("the folder is writable");

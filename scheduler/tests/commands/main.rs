@@ -9,6 +9,7 @@ mod fit;
 mod help;
 mod hindsight;
 mod history;
+mod interference;
 mod kill;
 mod lacking;
 mod output;

@@ -35,8 +35,9 @@ fn beside_another_job_a_time_is_longer_by_the_slowdown_of_the_tables() {
     let said = door.exits(4, &unknown);
     let message = "how much lstm@b20@dp1 is slowed down by gpt2-mini@b4@dp1 under time-slice is not known";
     assert!(said.err.contains(message) && said.out.is_empty(), "{}", said.err);
-    let said = door.exits(2, &format!("{predict} --with gpt2-mini@b4"));
-    assert!(said.err.contains("--table"), "{}", said.err);
+    // Without tables, the model is asked alone.
+    let said = door.exits(4, &format!("{predict} --with gpt2-mini@b4"));
+    assert!(said.err.contains(message), "{}", said.err);
 }
 
 #[test]

@@ -93,5 +93,6 @@ pub(super) fn model(workload: &Workload, global_batch: u32, nth: usize) -> Model
         within_rows: false,
         sources: vec![source],
         workloads: vec![fitted],
+        interference: None,
     }
 }
