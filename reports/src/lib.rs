@@ -18,6 +18,7 @@ pub mod report;
 pub mod run;
 pub mod scheduled;
 pub mod serve;
+pub mod shapes;
 pub mod splice;
 pub mod step_figure;
 pub mod steps;

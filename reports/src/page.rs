@@ -106,10 +106,11 @@ impl Cell {
 
 /// The text of the page.
 pub fn page(report: &Report, links: Links) -> String {
-    let names: Vec<&str> = report.runs.iter().map(|run| run.name.as_str()).collect();
+    let runs = report.runs.iter().map(|run| run.name.as_str());
+    let names: Vec<&str> = runs.chain(report.shapes.iter().map(|table| table.name.as_str())).collect();
     let title = match &names[..] {
         [one] => (*one).to_owned(),
-        [first, .., last] if names.len() > 3 => format!("{first} to {last}, {} runs", names.len()),
+        [first, .., last] if names.len() > 3 => format!("{first} to {last}, {} in all", names.len()),
         _ => names.join(", "),
     };
     let page = Page {
@@ -194,7 +195,7 @@ fn sections(report: &Report, links: Links) -> Vec<Section<'_>> {
         report
             .figures
             .iter()
-            .filter(move |placed| placed.run == run)
+            .filter(move |placed| placed.run == run && !placed.is_of_shapes())
             .map(|placed| figure(report, placed, links))
     };
     let together = Section {
@@ -205,7 +206,16 @@ fn sections(report: &Report, links: Links) -> Vec<Section<'_>> {
         title: if report.runs.len() > 1 { run.name.clone() } else { "Figures".into() },
         figures: of(Some(number)).collect(),
     });
-    std::iter::once(together).chain(of_runs).filter(|section| !section.figures.is_empty()).collect()
+    let of_shapes = report.figures.iter().filter(|placed| placed.is_of_shapes());
+    let durations = Section {
+        title: "Durations of jobs".into(),
+        figures: of_shapes.map(|placed| figure(report, placed, links)).collect(),
+    };
+    std::iter::once(together)
+        .chain(of_runs)
+        .chain([durations])
+        .filter(|section| !section.figures.is_empty())
+        .collect()
 }
 
 /// The title of a figure, with what tells it from others of its kind and its run.
@@ -219,7 +229,7 @@ fn figure<'a>(report: &'a Report, placed: &'a Placed, links: Links) -> FigureOnP
     let is_of_figure = |(number, run): &(usize, &Run)| match placed.run {
         Some(of) => of == *number,
         // Figures of several runs are of runs of `sched`.
-        None => is_scheduled(run),
+        None => is_scheduled(run) && !placed.is_of_shapes(),
     };
     let runs = report.runs.iter().enumerate().filter(is_of_figure);
     let manifests = runs.map(|(number, run)| (number, run.name.as_str())).collect();

@@ -1,4 +1,4 @@
-//! A report: the runs that it is about, and their figures in the order of the page.
+//! A report: the runs and the tables of durations that it is about, and their figures in the order of the page.
 
 mod find;
 
@@ -13,11 +13,13 @@ use crate::{
     figure::Figure,
     figures::{FigureKind, KINDS, Make},
     run::Run,
+    shapes::ShapeTable,
 };
 
-/// Runs and their figures.
+/// Runs, tables of durations, and their figures.
 pub struct Report {
     pub runs: Vec<Run>,
+    pub shapes: Vec<ShapeTable>,
     pub figures: Vec<Placed>,
 }
 
@@ -31,28 +33,40 @@ pub struct Placed {
     pub figure: Figure,
 }
 
+impl Placed {
+    /// Whether it is of the table of a duration model, and of no run.
+    pub fn is_of_shapes(&self) -> bool {
+        matches!(self.kind.make, Make::OfShapes(_))
+    }
+}
+
 impl Report {
     /// Reads the runs in these directories, and makes the figures that `wanted` accepts. A directory that is no run stands for all
-    /// runs below it.
+    /// runs below it, and a file is the table of a duration model.
     ///
     /// # Errors
-    /// There is no run, or the manifest of one that was named cannot be read.
+    /// There is neither a run nor a table, or the manifest of a run or a table that was named cannot be read.
     pub fn of(paths: &[PathBuf], wanted: impl Fn(&FigureKind) -> bool) -> anyhow::Result<Report> {
-        let mut runs = Vec::new();
+        let (mut runs, mut shapes) = (Vec::new(), Vec::new());
         for path in paths {
+            if path.is_file() {
+                shapes.push(ShapeTable::read(path)?);
+                continue;
+            }
             for path in runs_in(path)? {
                 runs.push(Run::open(&path)?);
             }
         }
-        if runs.is_empty() {
+        if runs.is_empty() && shapes.is_empty() {
             return Err(Exit::NothingMatched.because("no run is below the directories that were named"));
         }
         name_apart(&mut runs, paths);
         let among = runs.len();
         runs.iter_mut().for_each(|run| run.among = among);
         let colours = colours(&runs);
-        let figures = KINDS.iter().filter(|kind| wanted(kind)).flat_map(|kind| placed(kind, &runs, &colours));
-        let mut figures: Vec<Placed> = figures.collect();
+        let kinds = KINDS.iter().filter(|kind| wanted(kind));
+        let mut figures: Vec<Placed> =
+            kinds.flat_map(|kind| placed(kind, (&runs, &shapes), &colours)).collect();
         let mut taken = BTreeSet::new();
         for (number, placed) in figures.iter_mut().enumerate() {
             if !taken.insert(placed.id.clone()) {
@@ -60,14 +74,14 @@ impl Report {
                 taken.insert(placed.id.clone());
             }
         }
-        Ok(Report { runs, figures })
+        Ok(Report { runs, shapes, figures })
     }
 
     /// The run of a figure; for a figure of all runs of a report of one, that one.
     pub fn run_of(&self, placed: &Placed) -> Option<&Run> {
         match placed.run {
             Some(run) => self.runs.get(run),
-            None if self.runs.len() == 1 => self.runs.first(),
+            None if self.runs.len() == 1 && !placed.is_of_shapes() => self.runs.first(),
             None => None,
         }
     }
@@ -79,7 +93,11 @@ fn colours(runs: &[Run]) -> Colours {
     Colours::of_names(runs.iter().flat_map(Run::workloads).chain(policies))
 }
 
-fn placed(kind: &'static FigureKind, runs: &[Run], colours: &Colours) -> Vec<Placed> {
+fn placed(
+    kind: &'static FigureKind,
+    (runs, shapes): (&[Run], &[ShapeTable]),
+    colours: &Colours,
+) -> Vec<Placed> {
     let place = |run: Option<usize>, mut figure: Figure| {
         let of_run =
             run.filter(|_| runs.len() > 1).and_then(|run| runs.get(run)).map(|run| run.name.as_str());
@@ -95,6 +113,9 @@ fn placed(kind: &'static FigureKind, runs: &[Run], colours: &Colours) -> Vec<Pla
             runs.iter().enumerate().flat_map(of_run).map(|(run, figure)| place(run, figure)).collect()
         }
         Make::OfAll(make) => make(runs, colours).into_iter().map(|figure| place(None, figure)).collect(),
+        Make::OfShapes(make) => {
+            shapes.iter().flat_map(|table| make(table, colours)).map(|figure| place(None, figure)).collect()
+        }
     }
 }
 

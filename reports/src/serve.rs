@@ -104,6 +104,9 @@ impl Server {
 /// Sizes and times of the tables of all runs. Events and readings are left out, as they grow with each step.
 fn fingerprint(paths: &[PathBuf]) -> String {
     let mut hasher = blake3::Hasher::new();
+    for table in paths.iter().filter(|path| path.is_file()) {
+        hasher.update(stamp(table).as_bytes());
+    }
     for run in paths.iter().filter_map(|path| runs_in(path).ok()).flatten() {
         let Ok(run) = RunDir::open(&run) else { continue };
         for file in [

@@ -1,5 +1,7 @@
 //! Generates traces from a mix of jobs and from distributions of arrivals and lengths. All random numbers come from a seed.
 
+mod mix;
+mod nights;
 mod recurring;
 
 use std::time::{Duration, SystemTime};
@@ -9,22 +11,31 @@ use fastrand::Rng;
 use schema::trace::TraceRow;
 use statrs::distribution::{ContinuousCDF as _, Exp, LogNormal};
 
-pub use self::recurring::Recurring;
+use self::mix::{Drawn, clusters_of, draw};
+pub use self::{
+    mix::{JobKind, VirtualClusterShare},
+    nights::set_nights,
+    recurring::Recurring,
+};
 
 /// The parameters of a trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recipe {
-    /// Lines without a name, a time and steps, each with its weight in the draw, which is above 0.
-    pub mix: Vec<(TraceRow, f64)>,
-    /// The virtual clusters of jobs, each with its weight. Empty if jobs have none.
-    pub virtual_clusters: Vec<(String, f64)>,
+    pub mix: Vec<JobKind>,
+    /// Empty if jobs have none.
+    pub virtual_clusters: Vec<VirtualClusterShare>,
     /// The priorities of jobs, each with its weight. Empty if all have priority 0.
     pub priorities: Vec<(i32, f64)>,
     pub jobs: usize,
     pub arrivals: Arrivals,
-    pub length: Length,
-    /// No job is longer: lengths beyond it are drawn from those below. In the unit of `length`.
+    /// The unit of all lengths.
+    pub unit: Unit,
+    /// No job is longer: lengths beyond it are drawn from those below.
     pub longest: Option<f64>,
+    /// Whether the kinds, the lengths of each kind and the virtual clusters of jobs of similar length are stratified samples, so that the
+    /// work of all jobs, and of those of each virtual cluster, is almost what is expected. That of a plain sample varies much from seed
+    /// to seed if lengths have a long tail.
+    pub stratified: bool,
     /// The recurring jobs of which jobs are instances. `None` if each job is like no other.
     pub recurring: Option<Recurring>,
     pub seed: u64,
@@ -67,23 +78,29 @@ pub enum Unit {
     Seconds,
 }
 
-/// Draws a trace. If lengths are times, `step_ns` gives the time of a step of a line of the mix alone.
+/// The random numbers of a trace, as streams for gaps, kinds, lengths, virtual clusters, priorities, recurring jobs, and places in strata.
+fn streams(seed: u64) -> [Rng; 7] {
+    let mut seed = Rng::with_seed(seed);
+    std::array::from_fn(|_| seed.fork())
+}
+
+/// Draws a trace. If lengths are times, `step_ns` gives the time of a step of a kind of job alone.
 ///
 /// Arrivals, mix, lengths, virtual clusters, priorities and recurring jobs have separate streams of random numbers, so that a change of
 /// arrivals alone keeps the jobs and their lengths.
 ///
 /// # Errors
-/// Fails if there are fewer arrivals to replay than jobs, if every length is above the longest, and if `step_ns` fails.
+/// Fails if there are fewer arrivals to replay than jobs, if every length of a kind is above the longest, if no virtual cluster takes a
+/// kind, and if `step_ns` fails.
 pub fn make(
     recipe: &Recipe,
     step_ns: impl Fn(&TraceRow) -> anyhow::Result<f64>,
 ) -> anyhow::Result<Vec<TraceRow>> {
-    let mut seed = Rng::with_seed(recipe.seed);
-    let [mut gaps, mut mix, mut lengths, mut virtual_clusters, mut priorities, recurring] =
-        std::array::from_fn(|_| seed.fork());
-    let steps_ns: Vec<f64> = match recipe.length.unit {
+    let [mut gaps, mut mix, mut lengths, mut virtual_clusters, mut priorities, recurring, mut strata] =
+        streams(recipe.seed);
+    let steps_ns: Vec<f64> = match recipe.unit {
         Unit::Steps => vec![1.0; recipe.mix.len()],
-        Unit::Seconds => recipe.mix.iter().map(|(row, _)| step_ns(row)).collect::<anyhow::Result<_>>()?,
+        Unit::Seconds => recipe.mix.iter().map(|kind| step_ns(&kind.row)).collect::<anyhow::Result<_>>()?,
     };
     if let Arrivals::Replayed(times) = &recipe.arrivals {
         ensure!(
@@ -93,20 +110,45 @@ pub fn make(
             times.len()
         );
     }
-    // The part of the distribution that is not longer than the longest job.
-    let most = recipe.longest.map_or(1.0, |longest| recipe.length.distribution.part_up_to(longest));
-    ensure!(most > 0.0, "no length of this distribution is within the longest");
-    let mut recurring = recipe.recurring.map(|of| recurring::Instances::new(of, &recipe.mix, recurring));
-    let mut submit_s = 0.0;
-    let row = |number: usize| {
-        let kind = draw(&recipe.mix, mix.f64());
-        let virtual_cluster =
-            recipe.virtual_clusters.get(draw(&recipe.virtual_clusters, virtual_clusters.f64()));
-        let priority = recipe.priorities.get(draw(&recipe.priorities, priorities.f64()));
-        let part = lengths.f64();
+    // Of each kind, the part of the distribution that is not longer than the longest job.
+    let most = |kind: &JobKind| recipe.longest.map_or(1.0, |longest| kind.lengths.part_up_to(longest));
+    let most: Vec<f64> = recipe.mix.iter().map(most).collect();
+    ensure!(most.iter().all(|most| *most > 0.0), "no length of a distribution is within the longest");
+    let clusters = recipe.mix.iter().map(|kind| clusters_of(kind, &recipe.virtual_clusters));
+    let clusters: Vec<Vec<f64>> = clusters.collect::<anyhow::Result<_>>()?;
+    let of_kinds: Vec<f64> = recipe.mix.iter().map(|kind| kind.weight).collect();
+    let of_priorities: Vec<f64> = recipe.priorities.iter().map(|(_, weight)| *weight).collect();
+    let mut recurring = recipe.recurring.map(|of| {
+        let of_jobs = of.seed.map(|seed| {
+            let [.., jobs, _] = streams(seed);
+            jobs
+        });
+        recurring::Instances::new(of, &recipe.mix, recurring, of_jobs)
+    });
+    let of_mix = match recipe.stratified {
+        true => mix::strata(recipe.jobs, &mut strata),
+        false => (0..recipe.jobs).map(|_| mix.f64()).collect(),
+    };
+    let job = |chance: f64| {
+        let (kind, part) = (draw(&of_kinds, chance), lengths.f64());
         let instance = recurring.as_mut().map(|recurring| recurring.instance(kind, part));
-        let length = recipe.length.distribution.at(most * instance.as_ref().map_or(part, |of| of.part));
-        let steps = match recipe.length.unit {
+        Drawn {
+            kind,
+            part: instance.as_ref().map_or(part, |of| of.part),
+            cluster: virtual_clusters.f64(),
+            recurring: instance.map(|of| (of.job, of.user)),
+        }
+    };
+    let mut drawn: Vec<Drawn> = of_mix.into_iter().map(job).collect();
+    if recipe.stratified {
+        mix::spread_evenly(&mut drawn, recipe.mix.len(), &mut strata);
+    }
+    let mut submit_s = 0.0;
+    let row = |(number, Drawn { kind, part, cluster, recurring }): (usize, Drawn)| {
+        let virtual_cluster = recipe.virtual_clusters.get(draw(&clusters[kind], cluster));
+        let priority = recipe.priorities.get(draw(&of_priorities, priorities.f64()));
+        let length = recipe.mix[kind].lengths.at(most[kind] * part);
+        let steps = match recipe.unit {
             Unit::Steps => length,
             Unit::Seconds => length * 1e9 / steps_ns[kind],
         };
@@ -118,20 +160,21 @@ pub fn make(
                 submit_s += Distribution::Exponential { mean: *mean_gap_s }.at(gaps.f64());
             }
         }
-        let row = &recipe.mix[kind].0;
+        let row = &recipe.mix[kind].row;
         let workload = row.job.as_ref().map_or("job", |job| &job.workload);
+        let (recurring_job, user) = recurring.unzip();
         TraceRow {
             name: format!("{workload}-{number}"),
             submit_s: in_ms(submit_s),
             steps: Some((steps.round() as u64).max(1)),
-            vc: virtual_cluster.map(|(name, _)| name.clone()).unwrap_or_default(),
+            vc: virtual_cluster.map(|share| share.name.clone()).unwrap_or_default(),
             priority: priority.map_or(0, |(priority, _)| *priority),
-            recurring_job: instance.as_ref().map(|of| of.job.clone()),
-            user: instance.map(|of| of.user).unwrap_or_default(),
+            recurring_job,
+            user: user.unwrap_or_default(),
             ..row.clone()
         }
     };
-    Ok((0..recipe.jobs).map(row).collect())
+    Ok(drawn.into_iter().enumerate().map(row).collect())
 }
 
 /// Sets the dates of arrivals in a trace that starts at this date and time, to the second.
@@ -140,18 +183,6 @@ pub fn set_dates(rows: &mut [TraceRow], start: SystemTime) {
         let at = start + Duration::from_secs_f64(row.submit_s);
         row.submit_utc = Some(humantime::format_rfc3339_seconds(at).to_string());
     }
-}
-
-/// The place in a mix that belongs to a number from 0 up to 1, by the weights.
-fn draw<T>(mix: &[(T, f64)], chance: f64) -> usize {
-    let all: f64 = mix.iter().map(|(_, weight)| weight).sum();
-    let mut left = chance * all;
-    let found = mix.iter().position(|(_, weight)| {
-        left -= weight;
-        left < 0.0
-    });
-    // By rounding errors of the sum the search may find no line. The last one is then meant.
-    found.unwrap_or(mix.len().saturating_sub(1))
 }
 
 impl Distribution {

@@ -3,7 +3,7 @@
 use plotters::style::{FontTransform, text_anchor::HPos};
 
 use super::{
-    Heat, HeatCell,
+    Heat, HeatCell, Scale,
     draw::{Area, Drawn},
     mark::{Mark, Shape},
     text::{self, LINE, SIZE, SMALL},
@@ -72,7 +72,7 @@ pub(super) fn draw(heat: &Heat, area: &Area<'_>) -> Drawn {
         area.draw_text(name, &of_columns, at)?;
     }
     let values = heat.cells.iter().flatten().filter_map(|cell| cell.value);
-    let farthest = values.map(|value| (value - heat.neutral).abs()).fold(0.0, f64::max);
+    let farthest = values.map(|value| distance(heat, value).abs()).fold(0.0, f64::max);
     for (row, cells) in heat.cells.iter().enumerate() {
         for (column, cell) in cells.iter().enumerate() {
             draw_cell(heat, &layout, (row, column), cell, farthest, area)?;
@@ -86,6 +86,14 @@ pub(super) fn draw(heat: &Heat, area: &Area<'_>) -> Drawn {
     area.draw_text(&words, &muted, (layout.left, layout.corner(heat.rows.len(), 0).1 + BELOW / 2))
 }
 
+/// How far a value is from the neutral one: their difference, or that of their logarithms.
+fn distance(heat: &Heat, value: f64) -> f64 {
+    match heat.value.scale {
+        Scale::Linear => value - heat.neutral,
+        Scale::Log => (value / heat.neutral).ln(),
+    }
+}
+
 fn draw_cell(
     heat: &Heat,
     layout: &Layout,
@@ -96,7 +104,7 @@ fn draw_cell(
 ) -> Drawn {
     let (x, y) = layout.corner(row, column);
     let (from, to) = ((x + 2, y + 2), (x + layout.cell_width - 2, y + CELL - 2));
-    let distance = cell.value.map_or(0.0, |value| value - heat.neutral);
+    let distance = cell.value.map_or(0.0, |value| distance(heat, value));
     let strength = if farthest > 0.0 { distance.abs() / farthest * STRONGEST } else { 0.0 };
     let colour = match cell.value {
         None => Colour::Muted,

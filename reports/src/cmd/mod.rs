@@ -23,11 +23,13 @@ use rig::Exit;
 ///
 /// `report RUN...` writes a folder with an index.html that opens without a network, each figure as SVG and PNG, and the CSV behind
 /// each. Several runs are shown together: those of the scheduler are compared with each other. A RUN that is a folder of runs stands
-/// for all runs below it.
+/// for all runs below it. The table of `sched fit --duration` is drawn, too.
 ///
 /// Example: `report runs/pairs`
 ///
 /// Example: `report runs/fifo runs/tiresias --out comparison`
+///
+/// Example: `report shapes.csv --out durations`
 ///
 /// Exit codes: 0 all went well; 1 a cell is slower than `report compare --fail-above` allows, or `report splice --check` found a
 /// difference; 2 wrong usage, or a directory that is no run; 4 nothing matched; 5 a file cannot be written or read; 130 interrupted.

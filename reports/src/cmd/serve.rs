@@ -24,7 +24,7 @@ const NICEST: i32 = 19;
 /// Example: `report serve runs/tiresias --port 8000`
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Directories of runs, or of folders that have runs below them.
+    /// Directories of runs, or of folders that have runs below them, or the table of `sched fit --duration`.
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
     /// The port on the loopback interface; 0 takes a free one.

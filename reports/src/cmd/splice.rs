@@ -24,7 +24,7 @@ use crate::{report::Report, splice::spliced};
 pub(super) struct Args {
     /// The Markdown file.
     file: PathBuf,
-    /// Directories of runs, or of folders that have runs below them.
+    /// Directories of runs, or of folders that have runs below them, or the table of `sched fit --duration`.
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
     /// Change nothing, and exit with 1 if something would change.

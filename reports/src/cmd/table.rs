@@ -26,7 +26,7 @@ pub(super) struct Args {
     /// The name of the figure.
     #[arg(value_name = "FIGURE")]
     figure: Option<String>,
-    /// Directories of runs, or of folders that have runs below them.
+    /// Directories of runs, or of folders that have runs below them, or the table of `sched fit --duration`.
     #[arg(value_name = "RUN")]
     runs: Vec<PathBuf>,
     /// Print CSV, with plain numbers and the unit in the name of each column.

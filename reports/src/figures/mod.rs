@@ -4,6 +4,7 @@
 
 mod devices;
 mod draws;
+mod duration_shapes;
 mod energy;
 mod error_parts;
 mod fidelity;
@@ -39,7 +40,7 @@ mod throughput;
 mod together;
 mod utilisation;
 
-use crate::{colours::Colours, figure::Figure, run::Run};
+use crate::{colours::Colours, figure::Figure, run::Run, shapes::ShapeTable};
 
 /// A kind of figure.
 pub struct FigureKind {
@@ -56,6 +57,8 @@ pub enum Make {
     OfRun(fn(&Run, &Colours) -> Vec<Figure>),
     /// From all runs of a report together.
     OfAll(fn(&[Run], &Colours) -> Vec<Figure>),
+    /// From the table of a duration model, which is of no run.
+    OfShapes(fn(&ShapeTable, &Colours) -> Vec<Figure>),
 }
 
 /// All kinds, in the order of the page.
@@ -209,4 +212,9 @@ pub const KINDS: &[FigureKind] = &[
         make: Make::OfRun(slowdown_class::make),
     },
     FigureKind { name: "outcomes", about: "how each job ended", make: Make::OfRun(outcomes_table::make) },
+    FigureKind {
+        name: "duration-shapes",
+        about: "the shapes of a duration model: what each level of a feature, or of a pair, multiplies durations by",
+        make: Make::OfShapes(duration_shapes::make),
+    },
 ];

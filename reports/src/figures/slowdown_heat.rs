@@ -49,7 +49,7 @@ fn figure(run: &Run, part: &GroupsOfFigure) -> Option<Figure> {
     let heat = Heat {
         row_column: "victim".into(),
         column_column: "aggressor".into(),
-        value: Axis::new("slowdown", "slowdown", Unit::Ratio).log(),
+        value: Axis::new("slowdown", "slowdown", Unit::Ratio),
         neutral: 1.0,
         rows: names.clone(),
         columns: names,

@@ -2,5 +2,6 @@
 
 mod damaged;
 mod documents;
+mod durations;
 mod measured;
 mod records;

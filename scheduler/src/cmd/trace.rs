@@ -5,7 +5,7 @@ mod make;
 
 use std::{
     path::{Path, PathBuf},
-    time::SystemTime,
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use clap::Subcommand;
@@ -16,7 +16,7 @@ use schema::{
 };
 
 use super::positive;
-use crate::trace_generator::{scale_time, set_dates, set_load};
+use crate::trace_generator::{scale_time, set_dates, set_load, set_nights};
 
 /// Make a trace, or import a published one.
 ///
@@ -36,6 +36,14 @@ pub(super) struct Args {
 enum Command {
     Make(Box<make::Args>),
     Import(import::Args),
+}
+
+/// The start of a trace, and what follows from the time of day.
+#[derive(Clone, Copy, Default)]
+struct Clock {
+    start: Option<SystemTime>,
+    /// The rate of arrivals at night over that of the rest of the day.
+    nights: Option<f64>,
 }
 
 /// The options that change any trace, and the output.
@@ -64,11 +72,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
 }
 
 impl Shaped {
-    /// Changes the rows as the options say, gives them dates if the trace has a start, and writes them.
+    /// Changes the rows as the options and the clock say, and writes them.
     fn finish(
         &self,
         mut rows: Vec<TraceRow>,
-        start: Option<SystemTime>,
+        Clock { start, nights }: Clock,
         step_ns: impl Fn(&TraceRow) -> anyhow::Result<f64>,
     ) -> anyhow::Result<Exit> {
         if let Some(factor) = self.time_scale {
@@ -83,6 +91,11 @@ impl Shaped {
         }
         if let Some((load, devices)) = self.load.zip(self.devices) {
             set_load(&mut rows, load, devices, step_ns)?;
+        }
+        if let Some(rate) = nights {
+            let since = start.and_then(|start| start.duration_since(UNIX_EPOCH).ok());
+            // A day of this clock has as many seconds as any other.
+            set_nights(&mut rows, rate, since.map_or(0.0, |since| (since.as_secs() % 86_400) as f64));
         }
         if let Some(start) = start {
             set_dates(&mut rows, start);

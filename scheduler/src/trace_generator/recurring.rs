@@ -1,8 +1,9 @@
 //! Recurring jobs: a job is often one that its user has submitted before, and then takes about as long as it did.
 
 use fastrand::Rng;
-use schema::trace::TraceRow;
 use statrs::distribution::{ContinuousCDF as _, Normal};
+
+use super::JobKind;
 
 /// The recurring jobs of a trace.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -14,6 +15,8 @@ pub struct Recurring {
     /// The share of the variance of lengths that is between recurring jobs, from 0 to 1. If lengths are log-normal, it is that of their
     /// logarithms.
     pub share: f64,
+    /// The seed of the recurring jobs: traces with the same one have the same recurring jobs. `None` for that of the trace.
+    pub seed: Option<u64>,
 }
 
 /// An instance of a recurring job.
@@ -33,14 +36,23 @@ pub(super) struct Instances {
 }
 
 impl Instances {
-    pub(super) fn new(recurring: Recurring, mix: &[(TraceRow, f64)], mut rng: Rng) -> Instances {
-        let all: f64 = mix.iter().map(|(_, weight)| weight).sum();
+    /// Draws the recurring jobs from `of_jobs`, or else from the random numbers of the instances.
+    pub(super) fn new(
+        recurring: Recurring,
+        mix: &[JobKind],
+        mut rng: Rng,
+        mut of_jobs: Option<Rng>,
+    ) -> Instances {
+        let all: f64 = mix.iter().map(|kind| kind.weight).sum();
         let normal = Normal::standard();
-        let of_kinds = mix.iter().map(|(_, weight)| {
-            let jobs = (f64::from(recurring.jobs) * weight / all).round().max(1.0) as u32;
-            (0..jobs).map(|_| (rng.u32(0..recurring.users), normal.inverse_cdf(above_0(rng.f64())))).collect()
+        let drawn_from = of_jobs.as_mut().unwrap_or(&mut rng);
+        let of_kinds = mix.iter().map(|kind| {
+            let jobs = (f64::from(recurring.jobs) * kind.weight / all).round().max(1.0) as u32;
+            let job = |_| (drawn_from.u32(0..recurring.users), normal.inverse_cdf(above_0(drawn_from.f64())));
+            (0..jobs).map(job).collect()
         });
-        Instances { share: recurring.share, of_kinds: of_kinds.collect(), rng }
+        let of_kinds = of_kinds.collect();
+        Instances { share: recurring.share, of_kinds, rng }
     }
 
     /// An instance of a recurring job of this line of the mix, each of which is as likely. Over all recurring jobs, the part is as evenly

@@ -6,15 +6,21 @@ fn line(job: &str) -> TraceRow {
     TraceRow { job: Some(job.parse().unwrap()), ..TraceRow::default() }
 }
 
+fn kind(job: &str, weight: f64, length: &str) -> JobKind {
+    let length: Length = length.parse().unwrap();
+    JobKind { row: line(job), weight, lengths: length.distribution }
+}
+
 fn recipe(length: &str) -> Recipe {
     Recipe {
-        mix: vec![(line("lstm@b8@dp1"), 3.0), (line("gpt2-mini@b8@dp2"), 1.0)],
+        mix: vec![kind("lstm@b8@dp1", 3.0, length), kind("gpt2-mini@b8@dp2", 1.0, length)],
         virtual_clusters: Vec::new(),
         priorities: Vec::new(),
         jobs: 20_000,
         arrivals: Arrivals::Poisson { mean_gap_s: 10.0 },
-        length: length.parse().unwrap(),
+        unit: length.parse::<Length>().unwrap().unit,
         longest: None,
+        stratified: false,
         recurring: None,
         seed: 7,
     }
@@ -77,7 +83,7 @@ fn the_seed_decides_and_streams_do_not_touch_each_other() {
 #[test]
 fn recurring_jobs_share_a_part_of_the_variance() {
     let share = 0.75;
-    let recurring = Recurring { jobs: 400, users: 20, share };
+    let recurring = Recurring { jobs: 400, users: 20, share, seed: None };
     let rows = made(&Recipe { recurring: Some(recurring), ..recipe("log-normal:100s:1") });
     let log = |row: &TraceRow| (seconds(row) / 100.0).ln();
     let variance = |values: &[f64]| {
@@ -98,6 +104,73 @@ fn recurring_jobs_share_a_part_of_the_variance() {
         of_jobs.values().map(|(logs, _)| logs.iter().sum::<f64>() / logs.len() as f64).collect();
     // Of 400 recurring jobs, five standard errors of a variance are 35 %.
     assert!((variance(&means) / share - 1.0).abs() < 0.35, "{}", variance(&means));
+}
+
+#[test]
+fn a_kind_has_lengths_of_its_own_and_virtual_clusters_take_what_they_have_room_for() {
+    let share = |text: &str| text.parse::<VirtualClusterShare>().unwrap();
+    let rows = made(&Recipe {
+        mix: vec![
+            kind("any@dp1", 1.0, "fixed:10s"),
+            kind("any@dp2", 2.0, "fixed:10s"),
+            kind("any@dp8", 1.0, "fixed:1h"),
+        ],
+        virtual_clusters: vec![share("small:4"), share("large=3:2..8")],
+        ..recipe("fixed:10s")
+    });
+    for row in &rows {
+        assert_eq!(seconds(row), if row.devices() == 8 { 3600.0 } else { 10.0 });
+    }
+    let of = |devices| rows.iter().filter(move |row| row.devices() == devices);
+    assert!(of(8).all(|row| row.vc == "large") && of(1).all(|row| row.vc == "small"));
+    let small = of(2).filter(|row| row.vc == "small").count() as f64 / of(2).count() as f64;
+    // Five standard errors of a share of a quarter of 10,000 jobs.
+    assert!((small - 0.25).abs() < 0.022, "{small}");
+    let too_small = Recipe { virtual_clusters: vec![share("small:1")], ..recipe("fixed:10s") };
+    let error = make(&too_small, step_ns).unwrap_err().to_string();
+    assert_eq!(error, "no virtual cluster of --vc takes jobs of 2 devices; widen the range of one");
+}
+
+/// The mean of a log-normal distribution with so long a tail is that of few jobs, and differs by tens of percent from seed to seed.
+#[test]
+fn the_mean_of_a_stratified_sample_is_that_of_the_distribution() {
+    let alone = |seed| Recipe {
+        mix: vec![kind("lstm@b8@dp1", 1.0, "log-normal:100s:3")],
+        longest: Some(1e6),
+        jobs: 2000,
+        seed,
+        ..recipe("log-normal:100s:3")
+    };
+    // The mean of exp(mu + sigma z) below a bound, with the distribution function of the standard normal distribution.
+    let cdf = |z: f64| statrs::distribution::Normal::standard().cdf(z);
+    let bound = (1e6f64 / 100.0).ln() / 3.0;
+    let expected_s = 100.0 * 4.5f64.exp() * cdf(bound - 3.0) / cdf(bound);
+    let off = |recipe: Recipe| mean(made(&recipe).iter().map(seconds)) / expected_s - 1.0;
+    for seed in 0..5 {
+        assert!(off(Recipe { stratified: true, ..alone(seed) }).abs() < 0.03);
+        let recurring = Some(Recurring { jobs: 50, users: 5, share: 0.8, seed: None });
+        assert!(off(Recipe { stratified: true, recurring, ..alone(seed) }).abs() < 0.03);
+    }
+    let plain = (0..5).map(|seed| off(alone(seed)).abs()).fold(0.0, f64::max);
+    assert!(plain > 0.05, "{plain}");
+}
+
+/// Two traces with the seed of the recurring jobs in common have the same ones, and other jobs.
+#[test]
+fn traces_can_share_their_recurring_jobs() {
+    let of = |seed, of_jobs| {
+        let recurring = Recurring { jobs: 100, users: 10, share: 1.0, seed: of_jobs };
+        made(&Recipe { recurring: Some(recurring), seed, ..recipe("log-normal:100s:1") })
+    };
+    let by_name = |rows: &[TraceRow]| {
+        let of_row = |row: &TraceRow| (row.recurring_job.clone().unwrap(), (row.user.clone(), row.steps));
+        rows.iter().map(of_row).collect::<std::collections::BTreeMap<_, _>>()
+    };
+    let (first, second) = (of(1, Some(9)), of(2, Some(9)));
+    // With the share 1, a recurring job always takes the same time.
+    assert_eq!(by_name(&first), by_name(&second));
+    assert_ne!(first, second);
+    assert_ne!(by_name(&first), by_name(&of(1, None)));
 }
 
 #[test]

@@ -69,7 +69,18 @@ fn what_cannot_be_made_is_told() {
         ("lstm=0 --jobs 3 --every 1s --length fixed:5", "'0' is not a number above 0"),
         ("lstm --jobs 3 --every 1s --length normal:5", "is no distribution"),
         ("lstm --jobs 3 --length fixed:5 --load 0.5", "--devices"),
-        ("lstm --jobs 3 --every 1s --length fixed:5 --vc a=0", "'0' is not a number above 0"),
+        ("lstm --jobs 3 --every 1s --length fixed:5 --vc a=0", "write a weight above 0"),
+        (
+            "lstm@dp2 --jobs 3 --every 1s --length fixed:5 --vc a:1",
+            "no virtual cluster of --vc takes jobs of 2 devices",
+        ),
+        (
+            "lstm=1:fixed:5s --jobs 3 --every 1s --length fixed:5",
+            "its lengths are times, and those of --length are numbers of",
+        ),
+        ("lstm=1:fixed --jobs 3 --every 1s --length fixed:5", "'fixed' is no distribution"),
+        ("lstm --jobs 3 --every 1s --length fixed:5 --nights 0", "'0' is not a number above 0"),
+        ("lstm --jobs 3 --every 1s --length fixed:5 --recurring-seed 2", "--recurring <N>"),
         ("lstm --jobs 3 --every 1s --length fixed:5 --vc =2", "write a name before the weight"),
         ("lstm --jobs 3 --every 1s --length fixed:5 --priority high", "'high': invalid digit"),
         ("lstm --jobs 3 --every 1s --length fixed:5 --max-devices 2", "--elastic"),
@@ -194,4 +205,22 @@ fn dates_are_those_of_scaled_arrivals() {
     assert_eq!(rows.iter().map(|row| row.submit_s).collect::<Vec<_>>(), [0.0, 200.0]);
     let dates: Vec<_> = rows.iter().filter_map(|row| row.submit_utc.as_deref()).collect();
     assert_eq!(dates, ["2020-09-01T23:59:00Z", "2020-09-02T00:02:20Z"]);
+}
+
+/// A job each minute, for ten days from noon on: at a quarter of the rate, a night has 8/4 of the 18 parts of a day.
+#[test]
+fn fewer_jobs_arrive_at_night() {
+    let door = crate::door();
+    let make = "trace make any --jobs 14400 --every 60s --length fixed:1s --step-time 1s --start 2020-09-01T12:00:00Z";
+    let by_night = |rows: &[TraceRow]| {
+        let hour = |row: &TraceRow| row.submit_utc.as_ref().unwrap()[11..13].parse::<u32>().unwrap();
+        rows.iter().filter(|row| hour(row) < 8).count() as f64 / rows.len() as f64
+    };
+    let plain = read(&door.exits(0, make).out);
+    let nights = read(&door.exits(0, &format!("{make} --nights 0.25")).out);
+    // Five standard errors are below two points.
+    assert!((by_night(&plain) - 8.0 / 24.0).abs() < 0.02, "{}", by_night(&plain));
+    assert!((by_night(&nights) - 2.0 / 18.0).abs() < 0.02, "{}", by_night(&nights));
+    let last = |rows: &[TraceRow]| rows.last().unwrap().submit_s;
+    assert!((last(&plain) - last(&nights)).abs() < 86_400.0);
 }

@@ -12,7 +12,7 @@ use schema::{
     lines,
 };
 
-use super::Shaped;
+use super::{Clock, Shaped};
 
 /// Convert a published trace.
 ///
@@ -48,7 +48,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         let files: Vec<String> = sources.iter().map(|source| source.file.display().to_string()).collect();
         return Err(Exit::NothingMatched.because(format!("{} has no jobs", files.join(", "))));
     }
-    args.shaped.finish(rows, None, |row| {
+    args.shaped.finish(rows, Clock::default(), |row| {
         let known = row.step_ns.map(|ns| ns as f64);
         known.with_context(|| {
             format!(

@@ -1,7 +1,6 @@
 //! `sched trace make`: draws the jobs of a trace from the catalog, or from names alone.
 
 use std::{
-    fmt::Display,
     path::PathBuf,
     str::FromStr,
     time::{Duration, SystemTime},
@@ -20,10 +19,10 @@ use schema::{
     units::Nanos,
 };
 
-use super::{super::above_zero, Shaped, positive};
+use super::{super::above_zero, Clock, Shaped, positive};
 use crate::{
     inputs,
-    trace_generator::{self, Arrivals, Length, Recipe, Recurring},
+    trace_generator::{self, Arrivals, JobKind, Length, Recipe, Recurring, Unit, VirtualClusterShare},
 };
 
 /// Draw jobs, their arrivals and their lengths.
@@ -38,13 +37,17 @@ use crate::{
 /// Example: `sched trace make any --jobs 200 --every 20s --length fixed:60s --step-time 250ms --vc a=3,b --priority 0=9,1`
 ///
 /// Example: `sched trace make any@dp1=9 any@dp8 --jobs 5000 --every 60s --length log-normal:5m:2 --longest 14d --step-time 1s
-/// --recurring 500 --users 50 --start 2020-09-01T00:00:00Z`
+/// --recurring 500 --users 50 --start 2020-09-01T00:00:00Z --nights 0.5`
+///
+/// Example: `sched trace make any@dp1=9 any@dp64=1:log-normal:1h:1 --jobs 5000 --every 60s --length log-normal:5m:2 --step-time 1s --vc
+/// small=1:8,large=3:8..64 --stratified`
 ///
 /// Example: `sched trace make set:quick --jobs 200 --load 0.9 --devices 2 --length log-normal:60s:1.2 --table runs/alone`
 #[derive(clap::Args)]
 #[command(group(ArgGroup::new("arrive").args(["every", "arrivals", "load"]).required(true).multiple(true)))]
 pub(super) struct Args {
-    /// Jobs to draw from: `WORKLOAD[@bN][@PLAN][=WEIGHT]`, or `set:NAME[=WEIGHT]`, whose members share the weight.
+    /// Jobs to draw from: `WORKLOAD[@bN][@PLAN][=WEIGHT]`, or `set:NAME[=WEIGHT]`, whose members share the weight. A distribution of
+    /// lengths after a further colon (`any@dp64=1:log-normal:1h:1`) is that of these jobs instead of --length.
     #[arg(required = true, value_name = "JOB")]
     mix: Vec<Weighted>,
     /// The number of jobs.
@@ -63,6 +66,11 @@ pub(super) struct Args {
     /// The longest length, as a time or a number of steps as in --length.
     #[arg(long, value_name = "LENGTH")]
     longest: Option<String>,
+    /// Draw the jobs of the mix, their lengths, and the virtual clusters of jobs of similar length as stratified samples: of N lengths, one is
+    /// among the shortest Nth of the distribution, and so on. The work of a trace and of its virtual clusters then depends little on the
+    /// seed, also if few long jobs are most of it.
+    #[arg(long)]
+    stratified: bool,
     /// The number of recurring jobs of which jobs are instances: column `recurring_job`. Jobs of one recurring job ask for the same.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     recurring: Option<u32>,
@@ -73,9 +81,17 @@ pub(super) struct Args {
     /// instances of one take the same time, and with 0, nothing can be learned from them.
     #[arg(long, value_name = "SHARE", default_value_t = 0.5, requires = "recurring", value_parser = share)]
     alike: f64,
+    /// The seed of the recurring jobs. Traces with the same one, the same mix and the same numbers of recurring jobs and users have the
+    /// same recurring jobs, so that one can be the history of the other [default: --seed].
+    #[arg(long, value_name = "N", requires = "recurring")]
+    recurring_seed: Option<u64>,
     /// Date and time of the start, such as 2020-09-01T00:00:00Z: column `submit_utc`.
     #[arg(long, value_name = "DATE", value_parser = humantime::parse_rfc3339)]
     start: Option<SystemTime>,
+    /// The rate of arrivals from 0 to 8 o'clock over that of the other hours, in UTC; without --start, a trace starts at midnight. A day as
+    /// a whole has as many arrivals as without it.
+    #[arg(long, value_name = "RATE", value_parser = positive)]
+    nights: Option<f64>,
     /// A run that measured the jobs alone; repeatable.
     #[arg(long, value_name = "RUN", conflicts_with = "step_time")]
     table: Vec<PathBuf>,
@@ -98,12 +114,13 @@ pub(super) struct Args {
     /// The number of cores of the host that each job asks for, for each rank.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     cpus: Option<u16>,
-    /// Virtual clusters to draw from, as NAME[=WEIGHT], separated by commas.
-    #[arg(long, value_name = "NAME[=WEIGHT],..", value_delimiter = ',')]
-    vc: Vec<Share<String>>,
+    /// Virtual clusters to draw from, as NAME[=WEIGHT][:DEVICES], separated by commas. One with DEVICES has only jobs of as many at most,
+    /// or within a range such as 16..128.
+    #[arg(long, value_name = "NAME[=WEIGHT][:DEVICES],..", value_delimiter = ',')]
+    vc: Vec<VirtualClusterShare>,
     /// Priorities to draw from, as N[=WEIGHT], separated by commas; a larger number is more important.
     #[arg(long, value_name = "N[=WEIGHT],..", value_delimiter = ',', allow_hyphen_values = true)]
-    priority: Vec<Share<i32>>,
+    priority: Vec<Priority>,
     #[command(flatten)]
     shaped: Shaped,
     /// The seed of all random numbers.
@@ -124,17 +141,23 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     };
     let recipe = Recipe {
         mix: mix(args, &catalog)?,
-        virtual_clusters: args.vc.iter().map(|Share { of, weight }| (of.clone(), *weight)).collect(),
-        priorities: args.priority.iter().map(|Share { of, weight }| (*of, *weight)).collect(),
+        virtual_clusters: args.vc.clone(),
+        priorities: args.priority.iter().map(|priority| (priority.number, priority.weight)).collect(),
         jobs: args.jobs as usize,
         arrivals,
-        length: args.length,
+        unit: args.length.unit,
         longest: args.longest.as_deref().map(|longest| args.length.unit.parse(longest)).transpose()?,
-        recurring: args.recurring.map(|jobs| Recurring { jobs, users: args.users, share: args.alike }),
+        stratified: args.stratified,
+        recurring: args.recurring.map(|jobs| Recurring {
+            jobs,
+            users: args.users,
+            share: args.alike,
+            seed: args.recurring_seed,
+        }),
         seed: args.seed,
     };
     let rows = trace_generator::make(&recipe, |row| lengths.step_ns(row))?;
-    args.shaped.finish(rows, args.start, |row| lengths.step_ns(row))
+    args.shaped.finish(rows, Clock { start: args.start, nights: args.nights }, |row| lengths.step_ns(row))
 }
 
 /// A share from 0 to 1.
@@ -143,55 +166,59 @@ fn share(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| format!("'{text}' is no share; write a number from 0 to 1, such as 0.5"))
 }
 
-/// A job or a set of the catalog, and its weight in the draw.
+/// A job or a set of the catalog, its weight in the draw, and its lengths if they are its own.
 #[derive(Clone, Debug)]
 struct Weighted {
     job: Job,
     weight: f64,
+    length: Option<Length>,
 }
 
 impl FromStr for Weighted {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Weighted, String> {
-        let (job, weight) = match text.rsplit_once('=') {
-            Some((job, weight)) if !job.ends_with("@on") => (job, positive(weight)?),
-            _ => (text, 1.0),
+        let (job, weight, length) = match text.rsplit_once('=') {
+            Some((job, rest)) if !job.ends_with("@on") => match rest.split_once(':') {
+                Some((weight, length)) => (job, positive(weight)?, Some(length.parse()?)),
+                None => (job, positive(rest)?, None),
+            },
+            _ => (text, 1.0, None),
         };
         let job: Job = job.parse().map_err(|error| format!("{error}"))?;
         match &job.device {
             Some(device) => {
                 Err(format!("the job names {device}, but the policy chooses devices; remove @on="))
             }
-            None => Ok(Weighted { job, weight }),
+            None => Ok(Weighted { job, weight, length }),
         }
     }
 }
 
-/// A value and its weight in the draw.
+/// A priority and its weight in the draw.
 #[derive(Clone, Debug)]
-struct Share<T> {
-    of: T,
+struct Priority {
+    number: i32,
     weight: f64,
 }
 
-impl<T: FromStr<Err: Display>> FromStr for Share<T> {
+impl FromStr for Priority {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Share<T>, String> {
-        let (of, weight) = match text.rsplit_once('=') {
-            Some((of, weight)) => (of, positive(weight)?),
+    fn from_str(text: &str) -> Result<Priority, String> {
+        let (number, weight) = match text.rsplit_once('=') {
+            Some((number, weight)) => (number, positive(weight)?),
             None => (text, 1.0),
         };
-        if of.is_empty() {
-            return Err("write a name before the weight, such as a=3".into());
+        if number.is_empty() {
+            return Err("write a number before the weight, such as 1=3".into());
         }
-        Ok(Share { of: of.parse().map_err(|error| format!("'{of}': {error}"))?, weight })
+        Ok(Priority { number: number.parse().map_err(|error| format!("'{number}': {error}"))?, weight })
     }
 }
 
 /// One line with its weight for each job that can be drawn. Jobs of the catalog are spelled in full.
-fn mix(args: &Args, catalog: &Catalog) -> anyhow::Result<Vec<(TraceRow, f64)>> {
+fn mix(args: &Args, catalog: &Catalog) -> anyhow::Result<Vec<JobKind>> {
     let step_ns = args.step_time.map(|time| Nanos::from(time).0);
     let line = |job: Job| {
         let row = TraceRow {
@@ -211,12 +238,20 @@ fn mix(args: &Args, catalog: &Catalog) -> anyhow::Result<Vec<(TraceRow, f64)>> {
         }
     };
     let mut mix = Vec::new();
-    for Weighted { job, weight } in &args.mix {
+    for Weighted { job, weight, length } in &args.mix {
+        let length = length.unwrap_or(args.length);
+        ensure!(
+            length.unit == args.length.unit,
+            "job '{job}': its lengths are {}, and those of --length are {}; write both alike",
+            unit_of(length),
+            unit_of(args.length)
+        );
+        let lengths = length.distribution;
         if step_ns.is_some()
             && catalog.get(&job.workload).is_none()
             && !workload_lookup::is_set(&job.workload)
         {
-            mix.push((line(job.clone())?, *weight));
+            mix.push(JobKind { row: line(job.clone())?, weight: *weight, lengths });
             continue;
         }
         let workloads = workload_lookup::workloads(catalog, &job.workload)?;
@@ -229,10 +264,17 @@ fn mix(args: &Args, catalog: &Catalog) -> anyhow::Result<Vec<(TraceRow, f64)>> {
             }
             let workload = workload.name.clone();
             let job = Job { workload, global_batch: Some(global_batch), plan: Some(plan), device: None };
-            mix.push((line(job)?, weight));
+            mix.push(JobKind { row: line(job)?, weight, lengths });
         }
     }
     Ok(mix)
+}
+
+fn unit_of(length: Length) -> &'static str {
+    match length.unit {
+        Unit::Steps => "numbers of steps",
+        Unit::Seconds => "times",
+    }
 }
 
 /// The step times of jobs on one type of device.
