@@ -139,7 +139,12 @@ impl RunInputs {
             },
             None => engine::Settings::default(),
         };
-        let known = Known { costs: self.costs.as_deref(), plans: Some(&self.plans), history: &self.history, classes: None };
+        let known = Known {
+            costs: self.costs.as_deref(),
+            plans: Some(&self.plans),
+            history: &self.history,
+            classes: None,
+        };
         let engine = Engine::new(&self.topology, &self.asked, self.models.belief(), settings);
         let mut engine = engine.knowing(known);
         for (cell, id) in self.manifest.cells.iter().zip(0..) {

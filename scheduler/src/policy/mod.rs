@@ -20,6 +20,7 @@ mod fifo;
 mod gain;
 mod greedy;
 mod list;
+mod lucid;
 mod moves;
 mod optimus;
 mod packing_fifo;

@@ -11,6 +11,7 @@ mod hindsight;
 mod history;
 mod kill;
 mod lacking;
+mod lucid;
 mod output;
 mod plan;
 mod predict;

@@ -461,7 +461,7 @@ fn a_policy_knows_what_switches_cost_and_which_plans_are_legal() {
     });
     let costs = Named::constant(Nanos(62 * SECOND));
     let model = Own { slowdown: 1.0 };
-    let known = Known { costs: Some(&costs), plans: Some(&plans), history: &[] };
+    let known = Known { costs: Some(&costs), plans: Some(&plans), history: &[], classes: None };
     let mut engine = Engine::new(&topology, &jobs, &model, Settings::default()).knowing(known);
     let mut heard = Vec::new();
     let mut listener = FromView(|view: &View<'_>| {

@@ -90,7 +90,7 @@ impl<'a> Elastic<'a> {
     }
 
     pub(crate) fn engine(&'a self, plans: &'a LegalPlans, settings: engine::Settings) -> Engine<'a> {
-        let known = Known { costs: Some(self.costs), plans: Some(plans), history: &[] };
+        let known = Known { costs: Some(self.costs), plans: Some(plans), history: &[], classes: None };
         Engine::new(self.topology, self.jobs, self.model, settings).knowing(known)
     }
 

@@ -391,9 +391,9 @@ fn best_sum(speeds: &[[f64; 5]], devices: usize) -> f64 {
 }
 
 /// A simulated cluster that ends when an event is due after a time.
-struct EndsAfter<'a> {
-    sim: Sim<'a>,
-    at: Nanos,
+pub(crate) struct EndsAfter<'a> {
+    pub(crate) sim: Sim<'a>,
+    pub(crate) at: Nanos,
 }
 
 impl Cluster for EndsAfter<'_> {
@@ -506,7 +506,7 @@ fn jobs_that_wait_are_packed_if_that_is_a_gain_and_the_guarantee_of_the_other_is
             jobs.iter().map(|job| JobRequest { min_devices: Some(2), ..job.clone() }).collect();
         let world = Elastic::new(&topology, &jobs, sublinear, &costs);
         let plans = world.plans();
-        let known = Known { costs: Some(&costs), plans: Some(&plans), history: &[] };
+        let known = Known { costs: Some(&costs), plans: Some(&plans), history: &[], classes: None };
         let model = Beside { slowdown };
         let mut engine = Engine::new(&topology, &jobs, model, engine::Settings::default()).knowing(known);
         let mut sim = Sim::new(&topology, &jobs, Box::new(Beside { slowdown }), &costs, Settings::default())
