@@ -52,8 +52,8 @@ pub(super) struct Rules {
     /// An earlier run of the same users' jobs, from which the policy may learn: a trace with the lengths of its jobs, or the
     /// outcomes.csv of a run of `sched`.
     ///
-    /// Policies are shown the names of its jobs, users, recurring jobs, workloads, devices, dates and durations. QSSF, Lucid
-    /// and programs use them.
+    /// Policies are shown the names of its jobs, users, recurring jobs, workloads, devices, dates and durations. `qssf`,
+    /// `lucid` and programs learn from them.
     #[arg(long, value_name = "FILE")]
     pub(super) history: Option<PathBuf>,
     /// The costs of switches that `profile calibrate` has measured.

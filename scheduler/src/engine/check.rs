@@ -8,7 +8,7 @@ use super::Engine;
 use crate::{
     cluster::{Action, JobId},
     job::{Pausing, Payload, Phase, Placed, State},
-    topology::DeviceId,
+    topology::{DeviceId, Node},
 };
 
 impl Engine<'_> {
@@ -157,7 +157,8 @@ impl Engine<'_> {
         let mut nodes =
             devices.iter().map(|device| &self.topology.nodes()[self.topology.node_of(*device).0 as usize]);
         let virtual_cluster = self.topology.virtual_cluster(&asked.virtual_cluster);
-        if let Some(node) = nodes.find(|node| node.virtual_cluster != virtual_cluster) {
+        let is_open = |node: &&Node| node.facts.profiling || node.virtual_cluster == virtual_cluster;
+        if let Some(node) = nodes.find(|node| !is_open(node)) {
             let (node, its) = (&node.name, &asked.virtual_cluster);
             return Err(format!("{node} is not of '{its}', the virtual cluster of the job"));
         }

@@ -175,6 +175,11 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// Takes all free devices of a node.
+    pub(crate) fn close(&mut self, node: NodeId) {
+        self.change(node, BTreeSet::clear);
+    }
+
     /// The nodes of a consolidated placement, each with the number of devices there.
     fn on_fewest_nodes(&self, pool: PoolId, count: u32) -> Option<Vec<(NodeId, u32)>> {
         let nodes = self.base.fewest_nodes(pool, count)?;

@@ -79,7 +79,8 @@ impl Policy for Divided {
     }
 }
 
-fn of_change(view: &View<'_>, change: Change) -> Option<VirtualClusterId> {
+/// The virtual cluster that a change is of. `None` if the cluster is not divided.
+pub(super) fn of_change(view: &View<'_>, change: Change) -> Option<VirtualClusterId> {
     match change {
         Change::Lost(device) | Change::Back(device) => {
             view.topology.nodes()[view.topology.node_of(device).0 as usize].virtual_cluster

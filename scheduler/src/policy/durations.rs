@@ -2,7 +2,7 @@
 
 use std::time::UNIX_EPOCH;
 
-use model::duration::{Arrival, Durations, PastArrival, TimeOfWeek};
+use model::duration::{Additive, Arrival, Durations, Feature, PastArrival, TimeOfWeek};
 use schema::units::Nanos;
 
 use crate::{
@@ -27,10 +27,8 @@ impl<E: Durations> Learned<E> {
     pub(super) fn refresh(&mut self, view: &View<'_>) {
         if !self.has_history {
             self.has_history = true;
-            for past in view.known.history {
-                let PastArrival { job, duration_s, .. } = history::arrival(past);
-                self.estimator.learn(&job, duration_s);
-            }
+            let history: Vec<PastArrival<'_>> = view.known.history.iter().map(history::arrival).collect();
+            self.estimator.learn_all(&history);
         }
         for change in view.changes {
             if let Change::Ended(job) = *change
@@ -47,6 +45,24 @@ impl<E: Durations> Learned<E> {
     pub(super) fn estimate(&self, view: &View<'_>, job: JobId) -> Option<f64> {
         let asked = view.asked_by(job);
         self.estimator.estimate(&of_request(asked, &asked.what.workload()))
+    }
+}
+
+impl Learned<Additive> {
+    /// The number of jobs to which the model is fitted. It changes when the model is fitted again.
+    pub(super) fn fitted_jobs(&self) -> usize {
+        self.estimator.fitted_jobs()
+    }
+
+    /// The duration of the mean job in seconds, and the terms of the estimate of a job: their features, and what they multiply it by.
+    pub(super) fn terms(&self, view: &View<'_>, job: JobId) -> (f64, Vec<(String, f64)>) {
+        let asked = view.asked_by(job);
+        let (mean_s, terms) = self.estimator.terms(&of_request(asked, &asked.what.workload()));
+        let named = |(one, other): (Feature, Option<Feature>)| match other {
+            Some(other) => format!("{} and {}", one.name(), other.name()),
+            None => one.name().to_owned(),
+        };
+        (mean_s, terms.into_iter().map(|(features, factor)| (named(features), factor)).collect())
     }
 }
 

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, bail, ensure};
 
 use super::{
-    Policy, antman, divided::Divided, elastic, elastic_fifo, exec, fifo, optimus, packing_fifo,
+    Policy, antman, divided::Divided, elastic, elastic_fifo, exec, fifo, lucid, optimus, packing_fifo,
     pollux_fixed_batch, qssf, rubick, sia, sjf, srsf, srtf, synergy, tiresias,
 };
 
@@ -88,6 +88,10 @@ const POLICIES: &[Entry] = &[
         })
     },
     Entry {
+        usage: lucid::Settings::USAGE,
+        ..Entry::new("lucid", |text| Ok(Box::new(lucid::Lucid::new(lucid::Settings::parse(text)?))))
+    },
+    Entry {
         usage: ":COMMAND",
         resizes: true,
         ..Entry::new("exec", |command| Ok(Box::new(exec::Exec::start(command)?)))
@@ -169,6 +173,10 @@ mod tests {
             "rubick:risk=0.9:only=plans:restarts=5%:every=30s",
             "rubick:slack=1.5:most-restarts=5:shield=200000s:reclaim=off",
             "pollux-fixed-batch:every=500ms",
+            "lucid",
+            "lucid:estimates=rolling:profile=80s:profile-devices=4:profile-checkpoint=on:free-profiling=on",
+            "lucid:sharing=auto:busy=0.5:load-bin=1m:share-first=on:score=3:least-gain=1.1:pick=first",
+            "lucid:bound=never:backfill=sharing:partner-recovery=off",
         ] {
             assert!(build(name).is_ok(), "{name}");
         }
@@ -227,6 +235,9 @@ mod tests {
                 "sia:q=1",
                 "policy 'sia:q=1'; write sia[:every=TIME][:p=NUMBER][:lambda=NUMBER]: 'q=1' is no setting",
             ),
+            ("lucid:sharing=maybe", "policy 'lucid:sharing=maybe'; write lucid[:estimates="),
+            ("lucid:load-bin=2h", "policy 'lucid:load-bin=2h'; write lucid"),
+            ("lucid:bound", "policy 'lucid:bound'; write lucid"),
             ("exec", "policy 'exec'; write exec:COMMAND: no program is named"),
             (
                 "exec:./no-such-program",

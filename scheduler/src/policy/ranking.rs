@@ -22,12 +22,13 @@ pub(super) struct Need {
     pub(super) cpus: Option<u16>,
 }
 
-/// Waiting jobs in order of a key, grouped by the devices that they need. If the first job of a group does not fit, no job of the
-/// group does, so that a search for a job that fits examines only the first of each group.
+/// Waiting jobs in order of a key, in groups: of those that need the same devices, unless a policy tells more of them apart. If the
+/// first job of a group does not fit, no job of the group does, so that a search for a job that fits examines only the first of each
+/// group.
 #[derive(Clone, Debug)]
-pub(super) struct Ranking<K> {
-    by_need: BTreeMap<Need, BTreeSet<(K, JobId)>>,
-    place_of: HashMap<JobId, (Need, K)>,
+pub(super) struct Ranking<K, G = Need> {
+    groups: BTreeMap<G, BTreeSet<(K, JobId)>>,
+    place_of: HashMap<JobId, (G, K)>,
 }
 
 impl Need {
@@ -53,9 +54,9 @@ impl<K> Default for SortedJobs<K> {
     }
 }
 
-impl<K> Default for Ranking<K> {
-    fn default() -> Ranking<K> {
-        Ranking { by_need: BTreeMap::new(), place_of: HashMap::new() }
+impl<K, G> Default for Ranking<K, G> {
+    fn default() -> Ranking<K, G> {
+        Ranking { groups: BTreeMap::new(), place_of: HashMap::new() }
     }
 }
 
@@ -78,20 +79,20 @@ impl<K: Ord + Copy> SortedJobs<K> {
     }
 }
 
-impl<K: Ord + Copy> Ranking<K> {
+impl<K: Ord + Copy, G: Ord + Copy> Ranking<K, G> {
     /// Inserts a job, or moves it if it is there already.
-    pub(super) fn put(&mut self, job: JobId, need: Need, key: K) {
+    pub(super) fn put(&mut self, job: JobId, group: G, key: K) {
         self.remove(job);
-        self.by_need.entry(need).or_default().insert((key, job));
-        self.place_of.insert(job, (need, key));
+        self.groups.entry(group).or_default().insert((key, job));
+        self.place_of.insert(job, (group, key));
     }
 
     pub(super) fn remove(&mut self, job: JobId) {
-        let Some((need, key)) = self.place_of.remove(&job) else { return };
-        if let Some(alike) = self.by_need.get_mut(&need) {
+        let Some((group, key)) = self.place_of.remove(&job) else { return };
+        if let Some(alike) = self.groups.get_mut(&group) {
             alike.remove(&(key, job));
             if alike.is_empty() {
-                self.by_need.remove(&need);
+                self.groups.remove(&group);
             }
         }
     }
@@ -100,18 +101,39 @@ impl<K: Ord + Copy> Ranking<K> {
     pub(super) fn position(&self, job: JobId) -> Option<(usize, usize)> {
         let key = (self.place_of.get(&job)?.1, job);
         let before = |alike: &BTreeSet<(K, JobId)>| alike.iter().filter(|other| **other <= key).count();
-        Some((self.by_need.values().map(before).sum(), self.place_of.len()))
+        Some((self.groups.values().map(before).sum(), self.place_of.len()))
     }
 
-    /// The first of the jobs whose needs fit.
-    pub(super) fn first_that(&self, fits: impl Fn(Need) -> bool) -> Option<(Need, JobId)> {
-        let fitting = self.heads().filter(|(need, ..)| fits(*need));
-        fitting.min_by_key(|&(_, key, job)| (key, job)).map(|(need, _, job)| (need, job))
+    /// The first of the jobs whose groups fit.
+    pub(super) fn first_that(&self, fits: impl Fn(G) -> bool) -> Option<(G, JobId)> {
+        let fitting = self.heads().filter(|(group, ..)| fits(*group));
+        fitting.min_by_key(|&(_, key, job)| (key, job)).map(|(group, _, job)| (group, job))
     }
 
-    /// The first job of each group as `(need, key, job)`, the smallest number of devices first.
-    pub(super) fn heads(&self) -> impl Iterator<Item = (Need, K, JobId)> {
-        self.by_need.iter().filter_map(|(need, alike)| alike.first().map(|&(key, job)| (*need, key, job)))
+    /// The first job of each group as `(group, key, job)`. Groups by need begin with the smallest number of devices.
+    pub(super) fn heads(&self) -> impl Iterator<Item = (G, K, JobId)> {
+        self.groups.iter().filter_map(|(group, alike)| alike.first().map(|&(key, job)| (*group, key, job)))
+    }
+
+    /// The first job of a group.
+    pub(super) fn head_of(&self, group: G) -> Option<(K, JobId)> {
+        self.groups.get(&group)?.first().copied()
+    }
+
+    /// The group and the key of a job.
+    pub(super) fn place_of(&self, job: JobId) -> Option<(G, K)> {
+        self.place_of.get(&job).copied()
+    }
+
+    /// All jobs, in the order of their numbers.
+    pub(super) fn jobs(&self) -> Vec<JobId> {
+        let mut jobs: Vec<JobId> = self.place_of.keys().copied().collect();
+        jobs.sort_unstable();
+        jobs
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.place_of.is_empty()
     }
 }
 

@@ -12,6 +12,7 @@ mod history;
 mod interference;
 mod kill;
 mod lacking;
+mod lucid;
 mod output;
 mod plan;
 mod predict;

@@ -19,7 +19,7 @@ use scheduler::{
     view::Known,
 };
 use schema::{
-    decision::{Action, Happened, Turn},
+    decision::{Action, DeviceId, Happened, Turn},
     rows::{ErrorKind, Outcome, Status},
 };
 
@@ -118,7 +118,8 @@ fn turns(
     policy: &mut dyn Policy,
     cluster: &mut dyn Cluster,
 ) -> (Vec<Turn>, Vec<Outcome>) {
-    let known = Known { costs: Some(&Costs), plans: Some(&run.plans), history: &[], classes: None };
+    let known =
+        Known { costs: Some(&Costs), plans: Some(&run.plans), history: &[], classes: Some(&run.classes) };
     let mut engine = Engine::new(&run.topology, &run.jobs, belief, run.engine.clone()).knowing(known);
     engine.refuse_for_lack_of_cpus(run.engine.placement);
     let mut turns: Vec<Turn> = Vec::new();
@@ -203,6 +204,8 @@ fn every_policy_decides_the_same_on_a_testbed_as_on_a_simulated_cluster() {
         "rubick:pack=on:restarts=100%",
         "sia:every=5s",
         "pollux-fixed-batch:every=4s",
+        "lucid:sharing=on:profile=5s",
+        "lucid:estimates=rolling:share-first=on:load-bin=10s:bound=20s:backfill=sharing",
     ];
     // The decisions of an external program are not compared.
     for known in policy::names().filter(|known| !known.starts_with("exec")) {
@@ -212,11 +215,26 @@ fn every_policy_decides_the_same_on_a_testbed_as_on_a_simulated_cluster() {
     let mut seen = Seen::default();
     for seed in SEEDS {
         let run = RandomRun::new(seed);
+        let is_of_stage = |device: &DeviceId| {
+            run.topology.nodes()[run.topology.node_of(*device).0 as usize].facts.profiling
+        };
         for name in names {
             let build = || policy::build(name).expect("there is such a policy");
             let turns = check(&run, seed, &mut seen, &build);
             let refused = turns.iter().flat_map(|turn| &turn.refused).next();
             assert!(refused.is_none(), "{name}, seed {seed}: {refused:?}");
+            if name.starts_with("lucid") {
+                let profiled = turns.iter().flat_map(|turn| &turn.actions).filter(|action| match action {
+                    Action::Start { devices, .. } => devices.iter().all(is_of_stage),
+                    _ => false,
+                });
+                seen.add("profiled", profiled.count());
+                let stops = turns.iter().flat_map(|turn| &turn.actions);
+                let is_stop = |action: &&Action| matches!(action, Action::Stop { checkpoint: false, .. });
+                seen.add("stopped after profiling", stops.filter(is_stop).count());
+                let beside = turns.iter().filter(|turn| turn.reason.contains(" beside "));
+                seen.add("packed by class", beside.count());
+            }
             if name.starts_with("synergy") {
                 seen.add("changes of cores", changes_of_cores(&turns));
             }
@@ -247,6 +265,9 @@ fn every_policy_decides_the_same_on_a_testbed_as_on_a_simulated_cluster() {
         ("mistakes", 25),
         ("changes of cores", 50),
         ("throttles", 50),
+        ("profiled", 400),
+        ("stopped after profiling", 200),
+        ("packed by class", 100),
     ]);
 }
 

@@ -12,6 +12,7 @@ mod endings;
 mod exec;
 mod invariants;
 mod losses;
+mod lucid;
 mod moves;
 mod neighbours;
 mod packing;

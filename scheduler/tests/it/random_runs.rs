@@ -2,7 +2,9 @@
 
 use fastrand::Rng;
 use jobs::plans::Judgement;
-use model::{BeliefError, Prediction, Question, Subject, Throughput};
+use model::{
+    BeliefError, Classified, PackingClass, PackingClasses, Prediction, Question, Subject, Throughput,
+};
 use scheduler::{
     engine,
     job::{JobRequest, Payload},
@@ -63,6 +65,21 @@ fn weight(job: &Subject<'_>) -> f64 {
     f64::from((workload + job.global_batch.unwrap_or_default() + u32::from(plan)) % 31) / 31.0
 }
 
+/// Most jobs have a class.
+pub(crate) struct Classes;
+
+impl PackingClasses for Classes {
+    fn class(&self, job: &Subject<'_>) -> Option<Classified> {
+        let class = match (31.0 * weight(job)) as u32 % 4 {
+            0 => PackingClass::Tiny,
+            1 => PackingClass::Medium,
+            2 => PackingClass::Jumbo,
+            _ => return None,
+        };
+        Some(Classified { class, path: Vec::new() })
+    }
+}
+
 /// Each switch has another cost, which depends on the job, its plan and the number of its devices.
 pub(crate) struct Costs;
 
@@ -88,6 +105,7 @@ pub(crate) struct RandomRun {
     /// The plans of elastic jobs.
     pub(crate) plans: LegalPlans,
     pub(crate) truth: Truth,
+    pub(crate) classes: Classes,
     /// What the policy believes: the truth, or the truth with errors.
     pub(crate) belief: Box<dyn Throughput>,
     pub(crate) is_mistaken: bool,
@@ -98,7 +116,7 @@ pub(crate) struct RandomRun {
 impl RandomRun {
     pub(crate) fn new(seed: u64) -> RandomRun {
         let mut random = Rng::with_seed(seed);
-        let topology = topology(&mut random);
+        let topology = topology(&mut random, seed % 2 == 1);
         let jobs = jobs(&mut random, &topology);
         let fits = |_: &_, _, _: &_, _: (&_, &[_])| Judgement::default();
         let plans = LegalPlans::new(&jobs, &Catalog::embedded(), &topology, fits);
@@ -121,12 +139,13 @@ impl RandomRun {
         let sharing: Sharing = modes[random.usize(..6)].parse().expect("it is a mode");
         let settings = Settings { sharing: sharing.clone(), ..settings };
         let engine = engine::Settings { placement, sharing, ..engine::Settings::default() };
-        RandomRun { topology, jobs, plans, truth, belief, is_mistaken, settings, engine }
+        RandomRun { topology, jobs, plans, truth, classes: Classes, belief, is_mistaken, settings, engine }
     }
 }
 
-/// Up to three groups of nodes, which may have two types of device, known numbers of CPUs and two virtual clusters.
-fn topology(random: &mut Rng) -> Topology {
+/// Up to three groups of nodes, which may have two types of device, known numbers of CPUs and two virtual clusters. The first may be the
+/// nodes on which jobs are profiled.
+fn topology(random: &mut Rng, has_stage: bool) -> Topology {
     let (is_divided, has_types, knows_cpus) = (random.u8(..3) == 0, random.bool(), random.bool());
     let group = |random: &mut Rng| {
         let devices = random.u32(1..4);
@@ -140,7 +159,8 @@ fn topology(random: &mut Rng) -> Topology {
             facts: NodeFacts { cpus, ..NodeFacts::default() },
         }
     };
-    let groups: Vec<AlikeNodes> = (0..random.u32(1..4)).map(|_| group(random)).collect();
+    let mut groups: Vec<AlikeNodes> = (0..random.u32(1..4)).map(|_| group(random)).collect();
+    groups[0].facts.profiling = has_stage;
     Topology::simulated(&groups)
 }
 

@@ -391,9 +391,9 @@ fn best_sum(speeds: &[[f64; 5]], devices: usize) -> f64 {
 }
 
 /// A simulated cluster that ends when an event is due after a time.
-struct EndsAfter<'a> {
-    sim: Sim<'a>,
-    at: Nanos,
+pub(crate) struct EndsAfter<'a> {
+    pub(crate) sim: Sim<'a>,
+    pub(crate) at: Nanos,
 }
 
 impl Cluster for EndsAfter<'_> {

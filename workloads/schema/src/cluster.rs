@@ -34,6 +34,9 @@ pub struct NodeFacts {
     /// Bandwidth between the node and the network of the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inter_node_bytes_per_s: Option<u64>,
+    /// Whether jobs of every virtual cluster may run on the node, so that a policy can profile them there.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub profiling: bool,
 }
 
 impl NodeFacts {
@@ -85,6 +88,8 @@ struct Group {
     device_memory: Option<Spanned<String>>,
     intra_node_bandwidth: Option<Spanned<String>>,
     inter_node_bandwidth: Option<Spanned<String>>,
+    #[serde(default)]
+    profiling: bool,
 }
 
 /// Reads a description.
@@ -143,6 +148,7 @@ fn parse(path: &Path, text: &str) -> Result<Vec<NodeGroup>, ClusterFileError> {
                     .map_err(invalid)?,
                 inter_node_bytes_per_s: bytes("inter_node_bandwidth", group.inter_node_bandwidth)
                     .map_err(invalid)?,
+                profiling: group.profiling,
             },
         });
     }
@@ -205,6 +211,7 @@ memory = \"376GiB\"
 device_memory = \"32GiB\"
 intra_node_bandwidth = \"150GiB\"
 inter_node_bandwidth = \"12.5GiB\"
+profiling = true
 ";
 
     #[test]
@@ -223,6 +230,7 @@ inter_node_bandwidth = \"12.5GiB\"
             device_memory_bytes: gib(32.0),
             intra_node_bytes_per_s: gib(150.0),
             inter_node_bytes_per_s: gib(12.5),
+            profiling: true,
         };
         let second = NodeGroup { device_type: Some("V100".into()), facts: known, ..group("vcWoR", 5) };
         assert_eq!(parse(Path::new("venus.toml"), VENUS), Ok(vec![group("vcEwI", 9), second]));
@@ -270,6 +278,11 @@ inter_node_bandwidth = \"12.5GiB\"
                 "field 'memory': '376' is no size; write a number and one of B, KiB",
             ),
             (change("12.5GiB", "12.5 Gbit/s"), 16, "field 'inter_node_bandwidth': '12.5 Gbit/s' is no size"),
+            (
+                change("profiling = true", "profiling = 2"),
+                17,
+                "invalid type: integer `2`, expected a boolean, in 'profiling = 2'",
+            ),
             (change("\"V100\"", "\"\""), 11, "field 'device_type': it is empty; write a name"),
             (
                 change("virtual_cluster = \"vcWoR\"\n", ""),

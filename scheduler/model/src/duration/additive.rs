@@ -17,7 +17,7 @@
 
 use std::collections::HashMap;
 
-use super::{Arrival, Durations};
+use super::{Arrival, Durations, PastArrival};
 
 /// Sweeps over all terms, before and after pairs are added.
 const SWEEPS: usize = 12;
@@ -186,6 +186,11 @@ impl Additive {
             sweep(&mut terms, &mut residuals);
         }
         self.shapes = terms.into_iter().map(|term| (term.term, term.shape())).collect();
+    }
+
+    /// The number of jobs that the shapes were fitted to.
+    pub fn fitted_jobs(&self) -> usize {
+        self.fitted
     }
 
     /// The terms of the estimate of a job, each as what it multiplies the duration by, after the duration of the mean job in seconds.
@@ -363,6 +368,12 @@ impl Durations for Additive {
         if self.jobs.len() > self.fitted + self.fitted / 16 {
             self.fit();
         }
+    }
+
+    /// Learns all jobs before the shapes are fitted, once.
+    fn learn_all(&mut self, history: &[PastArrival<'_>]) {
+        history.iter().for_each(|past| self.add(&past.job, past.duration_s));
+        self.fit();
     }
 }
 

@@ -52,4 +52,9 @@ pub trait Durations {
 
     /// Learns the time for which a job ran.
     fn learn(&mut self, job: &Arrival<'_>, duration_s: f64);
+
+    /// Learns a history.
+    fn learn_all(&mut self, history: &[PastArrival<'_>]) {
+        history.iter().for_each(|past| self.learn(&past.job, past.duration_s));
+    }
 }

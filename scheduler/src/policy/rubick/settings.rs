@@ -3,7 +3,7 @@
 use anyhow::{Context as _, bail, ensure};
 use schema::units::Nanos;
 
-use super::super::elastic::Freedom;
+use super::super::{elastic::Freedom, settings};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::policy) struct Settings {
@@ -29,7 +29,7 @@ impl Settings {
 
     /// Parses the settings that follow the name.
     pub(in crate::policy) fn parse(text: &str) -> anyhow::Result<Settings> {
-        let mut settings = Settings {
+        let mut made = Settings {
             every: Nanos(60 * Nanos::SECOND.0),
             freedom: Freedom::ALL,
             restarts: 0.03,
@@ -39,13 +39,10 @@ impl Settings {
             reclaims: true,
             packs: false,
         };
-        let mut named = Vec::new();
-        for part in text.split(':').filter(|_| !text.is_empty()) {
-            let (key, value) = part.split_once('=').with_context(|| format!("'{part}' is not KEY=VALUE"))?;
-            ensure!(!named.contains(&key), "'{key}' is given twice");
-            named.push(key);
+        for setting in settings::split(text)? {
+            let settings::Setting { part, key, value } = setting;
             match key {
-                "every" => settings.every = time(part, value)?,
+                "every" => made.every = setting.time()?,
                 "only" => {
                     let (plans, resources) = match value {
                         "plans" => (true, false),
@@ -53,49 +50,39 @@ impl Settings {
                         "nothing" => (false, false),
                         _ => bail!("'{part}': write only=plans, only=resources or only=nothing"),
                     };
-                    settings.freedom = Freedom { plans, resources, ..settings.freedom };
+                    made.freedom = Freedom { plans, resources, ..made.freedom };
                 }
                 "risk" => {
-                    settings.freedom.quantile = number(part, value, |q| 0.0 < q && q < 1.0)
+                    made.freedom.quantile = setting
+                        .number(|q| 0.0 < q && q < 1.0)
                         .context("write a quantile between 0 and 1, such as risk=0.9")?;
                 }
                 "restarts" => {
-                    let percent = value.strip_suffix('%').unwrap_or(value);
-                    let percent = number(part, percent, |percent| percent >= 0.0);
-                    settings.restarts = percent.context("write a percentage, such as restarts=3%")? / 100.0;
+                    let percent =
+                        settings::Setting { value: value.strip_suffix('%').unwrap_or(value), ..setting };
+                    let percent = percent.number(|percent| percent >= 0.0);
+                    made.restarts = percent.context("write a percentage, such as restarts=3%")? / 100.0;
                 }
                 "slack" => {
-                    settings.slack = number(part, value, |slack| slack >= 1.0)
-                        .context("write 1 or more, such as slack=1.5")?;
+                    made.slack =
+                        setting.number(|slack| slack >= 1.0).context("write 1 or more, such as slack=1.5")?;
                 }
                 "most-restarts" => {
                     let most = value.parse().with_context(|| format!("'{part}': write a whole number"))?;
-                    settings.most_restarts = Some(most);
+                    made.most_restarts = Some(most);
                 }
-                "shield" => settings.shield = Some(time(part, value)?),
+                "shield" => made.shield = Some(setting.time()?),
                 "pack" => {
                     ensure!(value == "on", "'{part}': write pack=on, or leave it out");
-                    settings.packs = true;
+                    made.packs = true;
                 }
                 "reclaim" => {
                     ensure!(value == "off", "'{part}': write reclaim=off, or leave it out");
-                    settings.reclaims = false;
+                    made.reclaims = false;
                 }
                 _ => bail!("there is no setting '{key}'"),
             }
         }
-        Ok(settings)
+        Ok(made)
     }
-}
-
-fn time(part: &str, value: &str) -> anyhow::Result<Nanos> {
-    let time =
-        humantime::parse_duration(value).with_context(|| format!("'{part}': write a time, such as 60s"))?;
-    ensure!(!time.is_zero(), "'{part}': write a time above 0");
-    Ok(Nanos::from(time))
-}
-
-fn number(part: &str, value: &str, is_valid: impl Fn(f64) -> bool) -> anyhow::Result<f64> {
-    let number = value.parse().ok().filter(|number: &f64| number.is_finite() && is_valid(*number));
-    number.with_context(|| format!("'{part}' is out of range"))
 }
