@@ -13,7 +13,7 @@
 //!   no stage. The artifact reads classes from a table, and takes large models that it has not measured to lose nothing.
 //! * A pack is undone when reports show that it loses throughput, and jobs like these are not packed again (`packs.rs`). The artifact
 //!   never separates a pack.
-//! * A job that has waited for `bound` 24 h comes first and holds up others. The artifact has no bound.
+//! * A job that has waited for `bound` a week comes first and holds up others. The artifact has no bound.
 //!
 //! Neither the search for profiling nodes among those of virtual clusters nor the weekly update are here: the nodes of the stage are those
 //! that the file of the cluster marks, and the model of durations is fitted again as jobs end.

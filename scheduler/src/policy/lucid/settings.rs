@@ -84,7 +84,7 @@ impl Settings {
             score: 2,
             least_gain: 1.0,
             pick: Pick::Best,
-            bound: Some(Nanos(24 * 3600 * Nanos::SECOND.0)),
+            bound: Some(Nanos(7 * 24 * 3600 * Nanos::SECOND.0)),
             backfill: Backfill::Always,
             recovers_partners: true,
         };
