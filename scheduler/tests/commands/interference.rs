@@ -1,11 +1,13 @@
 //! Slowdowns of jobs that share devices: fits to tables, and what simulations make of them.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, path::Path};
 
 use model::{Question, Subject, interference::Interference};
 use schema::{
     fitted::ModelFile,
-    interference_fit::{InterferenceFit, LeftOutPart, PackingClass, SlowdownEstimator, TreeNode},
+    interference_fit::{
+        InterferenceFit, LeftOutPart, PackingClass, SlowdownErrors, SlowdownEstimator, TreeNode,
+    },
     plan::Plan,
     rows::{self, Outcome},
 };
@@ -297,4 +299,34 @@ fn tables_without_jobs_together_or_of_several_devices_are_refused() {
     door.write("failed.csv", &format!("{head}{},failed,{}", &tail[..line_end], &tail[line_end + 4..]));
     let said = door.exits(0, "fit --interference failed.csv --out I.json");
     assert!(said.err.contains("2 launches are left out: a member of their group failed"), "{}", said.err);
+}
+
+/// The bars of predictions of workloads that were left out, on the record of all pairs of twelve workloads under two modes.
+#[test]
+fn workloads_of_the_record_that_are_left_out_are_predicted_better_than_by_simple_rules() {
+    if std::env::var_os("TANDEM_SLOW").is_none_or(|value| value != "1") {
+        return schema::skips::skipped("slow", "it takes a minute without optimisation; set TANDEM_SLOW=1");
+    }
+    let record = Path::new(env!("CARGO_MANIFEST_DIR")).join("../reports/record/20261125-epyc-interference");
+    let door = crate::door();
+    let [pairs, triples] = ["pairs", "triples"].map(|name| record.join(name).display().to_string());
+    door.exits(0, &format!("fit --interference {pairs} {triples} --out I.json"));
+    let found =
+        ModelFile::read(&door.path("I.json")).expect("it reads back").interference.expect("it was fitted");
+    assert_eq!((found.jobs.len(), found.modes.len()), (12, 2));
+    let mean = |estimator, value: fn(&SlowdownErrors) -> f64| {
+        let errors = found.modes.iter().flat_map(|mode| &mode.errors);
+        let is_of = |row: &&SlowdownErrors| {
+            (row.left_out, row.estimator, row.group_size) == (LeftOutPart::Workload, estimator, None)
+        };
+        let rows: Vec<&SlowdownErrors> = errors.filter(is_of).collect();
+        let count: f64 = rows.iter().map(|row| f64::from(row.rows)).sum();
+        rows.iter().map(|row| f64::from(row.rows) * value(row)).sum::<f64>() / count
+    };
+    let error = |estimator| mean(estimator, |row| row.mean_percent);
+    let model = error(SlowdownEstimator::Model);
+    assert!(model < 0.7 * error(SlowdownEstimator::Constant), "{model}");
+    assert!(model < 0.7 * error(SlowdownEstimator::Utilisations), "{model}");
+    let covered = mean(SlowdownEstimator::Model, |row| row.covered_percent.expect("a model has intervals"));
+    assert!((90.0..98.0).contains(&covered), "{covered}");
 }
