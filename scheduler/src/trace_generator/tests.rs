@@ -131,7 +131,7 @@ fn a_kind_has_lengths_of_its_own_and_virtual_clusters_take_what_they_have_room_f
     assert_eq!(error, "no virtual cluster of --vc takes jobs of 2 devices; widen the range of one");
 }
 
-/// The mean of a log-normal distribution with so long a tail is that of few jobs, and differs by tens of percent from seed to seed.
+/// The mean of a log-normal distribution with such a tail is that of few jobs, and differs by tens of percent from seed to seed.
 #[test]
 fn the_mean_of_a_stratified_sample_is_that_of_the_distribution() {
     let alone = |seed| Recipe {

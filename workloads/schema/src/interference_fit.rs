@@ -19,7 +19,7 @@ words! {
 }
 
 words! {
-    /// What is left out of a fit and then predicted.
+    /// The part of the rows that is left out of a fit and then predicted.
     LeftOutPart {
         /// All groups with a workload, one workload after another.
         Workload = "workload",

@@ -210,7 +210,7 @@ fn summary(
     }
 }
 
-/// The differences of each block to the geometric mean of the others, in percent. Empty if there are none.
+/// The differences of each block to the geometric mean of the others, in percent. Empty for a single block.
 fn differences(blocks: &[f64]) -> Vec<f64> {
     if blocks.len() < 2 {
         return Vec::new();

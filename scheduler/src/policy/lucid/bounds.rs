@@ -14,7 +14,7 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    /// The time at which a waiting job has waited for the bound in all. `None` if there is none.
+    /// The time at which a waiting job has waited for the bound in all. `None` without a bound.
     pub(super) fn of(view: &View<'_>, bound: Option<Nanos>, job: JobId) -> Option<Nanos> {
         let State::Waiting { since } = view.job(job).state else { return None };
         Some(since + bound?.saturating_sub(view.job(job).account.queued))

@@ -41,7 +41,7 @@ impl Stage {
         Stage { nodes: nodes.collect(), ..Stage::default() }
     }
 
-    /// The nodes of the stage. Empty if there is none.
+    /// The nodes of the stage. Empty if the cluster has no stage.
     pub(super) fn nodes(&self) -> &[NodeId] {
         &self.nodes
     }
