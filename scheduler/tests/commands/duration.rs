@@ -56,3 +56,32 @@ fn errors_are_those_of_estimates_from_the_past() {
     assert!(said.err.contains("no job arrives after another has ended"), "{}", said.err);
     door.exits(2, "fit --duration old.csv --csv old.csv --out shapes.csv");
 }
+
+/// A job in each half hour of four days.
+#[test]
+fn errors_of_arrivals_are_printed_for_histories_with_dates() {
+    let door = crate::door();
+    let mut text = "name,submit_s,job,steps,step_ns,user,submit_utc\n".to_owned();
+    for number in 0..192u32 {
+        let at = number * 1800;
+        let date = format!("2020-09-{:02}T{:02}:{:02}:00Z", 1 + at / 86400, at / 3600 % 24, at / 60 % 60);
+        text += &format!("job-{number},{at},any,10,1000000000,ann,{date}\n");
+    }
+    door.write("days.csv", &text);
+    let said = door.exits(0, "fit --duration days.csv --out shapes.csv");
+    let line = said
+        .out
+        .lines()
+        .find(|line| line.starts_with("arrivals in each of the next 5 bins"))
+        .expect("it is printed");
+    // The last half begins in bin 288, and the last job arrives in bin 573. Four of these bins are not followed by enough others.
+    assert!(line.contains("predictions: mean absolute error"), "{line}");
+    let bins: u32 = line
+        .split(" predictions")
+        .next()
+        .and_then(|part| part.split(", ").last())
+        .expect("a number")
+        .parse()
+        .expect("it is one");
+    assert_eq!(bins, 574 - 288 - 4, "{line}");
+}

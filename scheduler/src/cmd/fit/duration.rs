@@ -4,7 +4,11 @@ use std::{path::Path, time::Instant};
 
 use anyhow::bail;
 use cli::table;
-use model::duration::{Additive, Durations, Mean, PAIRS, PastArrival, Rolling, walk};
+use model::{
+    Load,
+    duration::{Additive, Durations, Mean, PAIRS, PastArrival, Rolling, walk},
+    walk_load,
+};
 use rig::{Exit, output};
 use schema::{
     catalog::Catalog,
@@ -49,6 +53,7 @@ pub(super) fn run(
             path.display()
         );
     }
+    let load = load_errors(&past, from);
     let began = Instant::now();
     let mut all = Additive::new(PAIRS);
     past.sort_by_key(|past| past.submit_s.map(|submit_s| submit_s + past.duration_s.ceil() as u64));
@@ -70,7 +75,10 @@ pub(super) fn run(
     rows::write(out, &shapes)?;
     match json {
         true => output::print(rows::to_json(&errors))?,
-        false => show(&errors)?,
+        false => {
+            show(&errors)?;
+            load.map_or(Ok(()), output::print)?;
+        }
     }
     output::note(format_args!(
         "fit: {}: {} values of shapes, fitted to {} jobs in {:.2} s",
@@ -80,6 +88,28 @@ pub(super) fn run(
         took.as_secs_f64()
     ));
     Ok(Exit::Ok)
+}
+
+/// The bins of arrivals that are predicted, as Lucid does.
+const BIN_S: u64 = 600;
+const AHEAD: usize = 5;
+
+/// How well the numbers of arrivals of the last part of a history are predicted from those before. `None` if jobs have no dates, or if the
+/// history is too short.
+fn load_errors(past: &[PastArrival<'_>], from: usize) -> Option<String> {
+    let arrivals_s = past.iter().map(|past| past.submit_s).collect::<Option<Vec<u64>>>()?;
+    let from_s = *arrivals_s.get(from)?;
+    let (model, last_hour) = walk_load(&arrivals_s, from_s, Load::new(BIN_S, AHEAD, true))?;
+    Some(format!(
+        "arrivals in each of the next {AHEAD} bins of {} minutes, {} predictions: mean absolute error {:.2} jobs (R2 {:.2}), by the mean of the \
+         last hour {:.2} (R2 {:.2})",
+        BIN_S / 60,
+        model.bins,
+        model.mean_absolute,
+        model.r2,
+        last_hour.mean_absolute,
+        last_hour.r2
+    ))
 }
 
 fn show(errors: &[DurationErrors]) -> anyhow::Result<()> {
