@@ -159,5 +159,5 @@ pub(crate) fn classify(nodes: &[TreeNode], job: &Alone) -> Classified {
 }
 
 fn condition(feature: AloneFeature, value: f64, is_below: bool, at: f64) -> String {
-    format!("{feature} {value:.2} {} {at:.2}", if is_below { "<=" } else { ">" })
+    format!("{feature} {} {} {}", feature.shown(value), if is_below { "<=" } else { ">" }, feature.shown(at))
 }

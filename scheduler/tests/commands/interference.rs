@@ -292,6 +292,16 @@ fn tables_without_jobs_together_or_of_several_devices_are_refused() {
     door.write("wrong.csv", &table(&[]).replacen(",ok,", ",fine,", 1));
     let said = door.exits(2, "fit --interference wrong.csv --out I.json");
     assert!(said.err.contains("wrong.csv: line 2: 'fine' is not one of"), "{}", said.err);
+    let few: String = table(&[])
+        .lines()
+        .filter(|line| !line.contains('+') || line.contains(",a+a,"))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    door.write("few.csv", &few);
+    let said = door.exits(4, "fit --interference few.csv --out few.json");
+    assert!(said.err.contains("too few slowdowns") && !door.path("few.json").exists(), "{}", said.err);
+    let said = door.exits(2, "fit --interference few.csv --within-rows --out few.json");
+    assert!(said.err.contains("--within-rows"), "{}", said.err);
     // A visit with a member that failed is left out as a whole.
     let failed = table(&[]).replacen("a+b,1,", "a+b,1,failed-", 1);
     let (head, tail) = failed.split_once("failed-").expect("it has the pair");

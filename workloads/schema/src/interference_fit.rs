@@ -59,6 +59,17 @@ words! {
     }
 }
 
+impl AloneFeature {
+    /// A value as people read it, with its unit: those of logarithms are shown without them.
+    pub fn shown(self, value: f64) -> String {
+        match self {
+            AloneFeature::Busy | AloneFeature::Host | AloneFeature::Traffic => format!("{value:.2}"),
+            AloneFeature::Step => format!("{:.2} ms", 1e3 * value.exp()),
+            AloneFeature::Memory => format!("{:.2} MiB", value.exp_m1()),
+        }
+    }
+}
+
 impl PackingClass {
     /// The sharing score: 0, 1 or 2. Lucid packs two jobs if the sum of their scores is 2 or less.
     pub fn score(self) -> u32 {

@@ -54,7 +54,7 @@ struct Member {
     alone: Alone,
 }
 
-/// Fits a model to what was measured under each mode, with errors. Modes with too few rows have measured slowdowns and no terms, and are
+/// Fits a model to what was measured under each mode, with errors. Modes with too few rows are left out, and
 /// named in the second list. `stressors` are the names of workloads that press on one resource each.
 pub fn fit(
     jobs: Vec<JobAlone>,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use cli::table::{self, CellAlignment};
 use jobs::software;
 use rig::{Exit, output};
@@ -23,16 +23,26 @@ const STRESSORS: &str = "stress";
 
 /// Writes a model that has slowdowns and no times of jobs alone, and prints its errors.
 pub(super) fn run(together: &MeasuredTogether, args: &Args, catalog: &Catalog) -> anyhow::Result<Exit> {
+    ensure!(
+        args.machine.is_none() && !args.within_rows,
+        "--machine and --within-rows are about the times of jobs alone; name runs or --csv tables of these, or leave the options out"
+    );
+    let interference = fit(together, catalog);
+    if interference.modes.is_empty() {
+        let why =
+            "there are too few slowdowns for a fit; measure more groups with `profile colocate --all-pairs`";
+        return Err(Exit::NothingMatched.because(why));
+    }
     let file = ModelFile {
         format: ModelFile::FORMAT,
         version: software::VERSION.into(),
         seed: args.seed,
         device_type: together.device_type.clone(),
         is_on_cores: together.is_on_cores,
-        within_rows: args.within_rows,
+        within_rows: false,
         sources: Vec::new(),
         workloads: Vec::new(),
-        interference: Some(fit(together, catalog)),
+        interference: Some(interference),
     };
     let out = args.out.as_deref().context("--out names the file to write")?;
     file.write(out)?;
@@ -122,7 +132,7 @@ fn show_errors(mode: &ModeFit) -> anyhow::Result<()> {
 /// The terms, each as the factor of a slowdown when the value grows by a standard deviation, and the effects of workloads.
 fn show_terms(mode: &ModeFit) -> anyhow::Result<()> {
     let mut lines = table::new(&["term", "slowdown times", "for each more of"]);
-    for term in mode.terms.iter().filter(|term| term.scale > 0.0) {
+    for term in &mode.terms {
         let name =
             term.feature.map_or_else(|| term.term.to_string(), |feature| format!("{} {feature}", term.term));
         lines.add_row([name, format!("{:.3}", term.weight.exp()), format!("{:.3}", term.scale)]);
@@ -155,7 +165,7 @@ fn print_node(nodes: &[TreeNode], place: u32, depth: usize) -> anyhow::Result<()
     let indent = "  ".repeat(depth);
     match nodes.get(place as usize) {
         Some(TreeNode::Split { feature, at, below, above }) => {
-            output::print(format_args!("{indent}if {feature} <= {at:.3}:"))?;
+            output::print(format_args!("{indent}if {feature} <= {}:", feature.shown(*at)))?;
             print_node(nodes, *below, depth + 1)?;
             output::print(format_args!("{indent}else:"))?;
             print_node(nodes, *above, depth + 1)
