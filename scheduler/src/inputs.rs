@@ -79,6 +79,7 @@ pub fn jobs(
             virtual_cluster: row.vc.clone(),
             class: row.class,
             priority: row.priority,
+            weight: row.weight.unwrap_or(1),
             recurring_job: row.recurring_job.clone(),
             submitted_at: row.submitted_at(),
             step_ns: row.step_ns,

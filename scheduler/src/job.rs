@@ -42,6 +42,8 @@ pub struct JobRequest {
     pub class: Class,
     /// The priority of the job. A larger number is more important.
     pub priority: i32,
+    /// The part of the time that the job has where jobs take turns, beside the weights of the others. It is above 0.
+    pub weight: u32,
     /// The recurring job of which this job is an instance, as its user named it.
     pub recurring_job: Option<String>,
     /// The date and time of the arrival where the trace was recorded.

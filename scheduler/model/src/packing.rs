@@ -35,10 +35,24 @@ pub struct Classified {
     pub path: Vec<String>,
 }
 
-/// A classifier of jobs.
+/// What a job uses while it has its devices for itself.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct UsedAlone {
+    /// The part of the time in which it keeps its devices busy, from 0 to 1.
+    pub busy: f64,
+    /// The peak of its memory on a device.
+    pub memory_bytes: Option<u64>,
+}
+
+/// What is known of jobs that decides which of them are packed.
 pub trait PackingClasses: Sync {
     /// The class of a job. `None` if it was not measured alone.
     fn class(&self, job: &Subject<'_>) -> Option<Classified>;
+
+    /// What a job uses alone. `None` if it was not measured.
+    fn alone(&self, _job: &Subject<'_>) -> Option<UsedAlone> {
+        None
+    }
 }
 
 /// Fits a tree to the jobs that were measured in pairs, and finds its errors. The mode is time slicing if jobs were measured under it,

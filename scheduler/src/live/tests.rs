@@ -46,6 +46,7 @@ fn asked(id: u32, steps: Option<u64>) -> JobRequest {
         virtual_cluster: String::new(),
         class: Class::Guaranteed,
         priority: 0,
+        weight: 1,
         recurring_job: None,
         submitted_at: None,
         step_ns: None,

@@ -204,6 +204,7 @@ fn show_job(view: &View<'_>, id: JobId) -> ShownJob {
         vc: asked.virtual_cluster.clone(),
         class: asked.class,
         priority: asked.priority,
+        weight: asked.weight,
         recurring_job: asked.recurring_job.clone(),
         submit_utc: asked.submit_utc(),
         step_ns: belief::step(view, id).map(|step| step.step_ns),

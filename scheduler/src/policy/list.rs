@@ -3,7 +3,7 @@
 use anyhow::{Context as _, bail, ensure};
 
 use super::{
-    Policy, antman, divided::Divided, elastic, elastic_fifo, exec, fifo, lucid, optimus, packing_fifo,
+    Policy, antman, divided::Divided, elastic, elastic_fifo, exec, fifo, gandiva, lucid, optimus, packing_fifo,
     pollux_fixed_batch, qssf, rubick, sia, sjf, srsf, srtf, synergy, tiresias,
 };
 
@@ -92,6 +92,14 @@ const POLICIES: &[Entry] = &[
         ..Entry::new("lucid", |text| Ok(Box::new(lucid::Lucid::new(lucid::Settings::parse(text)?))))
     },
     Entry {
+        usage: gandiva::Settings::USAGE,
+        resizes: true,
+        ..Entry::new("gandiva", |text| {
+            let settings = gandiva::Settings::parse(text)?;
+            each(move || gandiva::Gandiva::new(settings.clone()))
+        })
+    },
+    Entry {
         usage: ":COMMAND",
         resizes: true,
         ..Entry::new("exec", |command| Ok(Box::new(exec::Exec::start(command)?)))
@@ -177,6 +185,9 @@ mod tests {
             "lucid:estimates=rolling:profile=80s:profile-devices=4:profile-checkpoint=on:free-profiling=on",
             "lucid:sharing=auto:busy=0.5:load-bin=1m:share-first=on:score=3:least-gain=1.1:pick=first",
             "lucid:bound=never:backfill=sharing:partner-recovery=off",
+            "gandiva",
+            "gandiva:quantum=5s:pack=off:slice=off:migrate=off:grow=off",
+            "gandiva:idle=10s:relax=1m:reports=3:moves=0.05",
         ] {
             assert!(build(name).is_ok(), "{name}");
         }
@@ -238,6 +249,10 @@ mod tests {
             ("lucid:sharing=maybe", "policy 'lucid:sharing=maybe'; write lucid[:estimates="),
             ("lucid:load-bin=2h", "policy 'lucid:load-bin=2h'; write lucid"),
             ("lucid:bound", "policy 'lucid:bound'; write lucid"),
+            ("gandiva:quantum=1ms", "policy 'gandiva:quantum=1ms'; write gandiva[:quantum=TIME]"),
+            ("gandiva:slice=off", "policy 'gandiva:slice=off'; write gandiva"),
+            ("gandiva:reports=1", "policy 'gandiva:reports=1'; write gandiva"),
+            ("gandiva:speed=2", "policy 'gandiva:speed=2'; write gandiva"),
             ("exec", "policy 'exec'; write exec:COMMAND: no program is named"),
             (
                 "exec:./no-such-program",

@@ -20,7 +20,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::{
     Decision, Policy,
     gain::{Gain, SEATS},
-    packs::{Kind, Pack, Packs, alone_on, can_leave},
+    kinds::Kind,
+    packs::{Pack, Packs, alone_on, can_leave},
     queue::{Misfit, Queue},
     ranking::Need,
     start,

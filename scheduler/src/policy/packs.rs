@@ -1,4 +1,4 @@
-//! Packs: two jobs that share their devices, what is measured of them, and the kinds of jobs that are not packed again.
+//! Packs: two jobs that share their devices, and what is measured of them.
 //!
 //! The steps of each job of a pack are counted while both run, from its first report of progress on. Reports count whole steps, so that
 //! a job may have done almost one step more. A pack loses if the sum of the normalised throughputs, that is, the speeds over those
@@ -6,29 +6,18 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use schema::{plan::Plan, units::Nanos};
+use schema::units::Nanos;
 
-use super::gain::SEATS;
+use super::{
+    gain::SEATS,
+    kinds::{Kind, Kinds},
+};
 use crate::{
     cluster::{Action, JobId},
-    job::{Job, Payload, Phase},
+    job::{Job, Phase},
     occupancy::PoolId,
     view::{Change, View},
 };
-
-/// The number of a kind: jobs that behave alike in a pack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Kind(usize);
-
-/// The properties of a job that determine its behaviour in a pack.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Alike {
-    what: Payload,
-    plan: Option<Plan>,
-    devices: u32,
-    cpus: Option<u16>,
-    step_ns: Option<u64>,
-}
 
 /// Two jobs on the same devices. The one that was started first is first.
 #[derive(Clone, Debug)]
@@ -48,15 +37,13 @@ struct Member {
 /// The packs of a run.
 #[derive(Debug, Default)]
 pub(super) struct Packs {
-    kinds: HashMap<Alike, Kind>,
+    kinds: Kinds,
     packs: BTreeMap<usize, Pack>,
     /// The number of the pack of each job that has one.
     of_job: HashMap<JobId, usize>,
     next: usize,
     /// The packs of which the last decision stopped a job.
     undone: BTreeSet<usize>,
-    /// Pairs of kinds that are not packed, because they lost throughput or did not fit. The smaller kind is first.
-    apart: BTreeSet<(Kind, Kind)>,
 }
 
 impl Packs {
@@ -65,11 +52,11 @@ impl Packs {
         let mut changed = std::mem::take(&mut self.undone);
         for change in view.changes {
             match *change {
-                Change::DoNotFit(one, other) => self.keep_apart(view, [one, other]),
+                Change::DoNotFit(one, other) => self.kinds.keep_apart(view, [one, other]),
                 Change::Refused(job) => {
                     let pack = self.of(job).filter(|pack| pack.members[1].job == job && !pack.holds(view));
                     if let Some(jobs) = pack.map(Pack::jobs) {
-                        self.keep_apart(view, jobs);
+                        self.kinds.keep_apart(view, jobs);
                     }
                 }
                 Change::Progressed(job) => self.add_report(view, job),
@@ -103,26 +90,12 @@ impl Packs {
     }
 
     pub(super) fn kind(&mut self, view: &View<'_>, job: JobId) -> Kind {
-        let asked = view.asked_by(job);
-        let alike = Alike {
-            what: asked.what.clone(),
-            plan: asked.plan,
-            devices: asked.devices,
-            cpus: asked.cpus,
-            step_ns: asked.step_ns,
-        };
-        let next = Kind(self.kinds.len());
-        *self.kinds.entry(alike).or_insert(next)
+        self.kinds.of(view, job)
     }
 
     /// Whether jobs of these kinds are not packed, because such jobs lost throughput or did not fit.
     pub(super) fn are_apart(&self, one: Kind, other: Kind) -> bool {
-        self.apart.contains(&pair(one, other))
-    }
-
-    fn keep_apart(&mut self, view: &View<'_>, jobs: [JobId; SEATS]) {
-        let [one, other] = jobs.map(|job| self.kind(view, job));
-        self.apart.insert(pair(one, other));
+        self.kinds.are_apart(one, other)
     }
 
     fn add_report(&mut self, view: &View<'_>, job: JobId) {
@@ -155,7 +128,7 @@ impl Packs {
             actions.push(Action::Stop { job: leaves, checkpoint: true });
             let names = [leaves, stays].map(|job| &view.asked_by(job).name);
             reasons.push(format!("{} no longer beside {}: measured {sum:.3} at most", names[0], names[1]));
-            self.keep_apart(view, jobs);
+            self.kinds.keep_apart(view, jobs);
         }
         actions
     }
@@ -193,10 +166,6 @@ impl Pack {
         };
         Some(at_most(&self.members[0])? + at_most(&self.members[1])?)
     }
-}
-
-fn pair(one: Kind, other: Kind) -> (Kind, Kind) {
-    (one.min(other), one.max(other))
 }
 
 fn runs(job: &Job) -> bool {

@@ -240,6 +240,7 @@ fn asked(jobs: &[Wanted]) -> Vec<JobRequest> {
         virtual_cluster: String::new(),
         class: Class::Guaranteed,
         priority: 0,
+        weight: 1,
         recurring_job: None,
         submitted_at: None,
         step_ns: None,

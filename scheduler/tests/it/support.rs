@@ -36,6 +36,7 @@ pub(crate) fn asked(id: u32, arrival: u64, devices: u32, steps: u64, step_ns: u6
         virtual_cluster: String::new(),
         class: Class::Guaranteed,
         priority: 0,
+        weight: 1,
         recurring_job: None,
         submitted_at: None,
         step_ns: Some(step_ns),

@@ -128,6 +128,8 @@ pub struct ShownJob {
     pub class: Class,
     /// A larger number is more important.
     pub priority: i32,
+    /// Its part of the time where jobs take turns, beside the weights of the others.
+    pub weight: u32,
     /// The recurring job of which it is an instance.
     pub recurring_job: Option<String>,
     /// Date and time of the arrival where the trace was recorded, in UTC (RFC 3339).
@@ -237,7 +239,7 @@ mod tests {
         r#""devices":[0,1]}],"history":[{"name":"b","user":"u","vc":"v","recurring_job":null,"workload":"gpt2","global_batch":8,"#,
         r#""plan":"dp2","devices":2,"submit_utc":"2020-08-01T08:00:00Z","duration_ns":7}]},"jobs":[{"job":3,"name":"a","arrival_ns":5,"workload":"gpt2","global_batch":8,"#,
         r#""plan":"dp2","devices":2,"device_type":"GPU","cpus":4,"elastic":true,"min_devices":1,"max_devices":null,"#,
-        r#""steps":100,"takes_checkpoints":true,"user":"u","vc":"v","class":"guaranteed","priority":-1,"#,
+        r#""steps":100,"takes_checkpoints":true,"user":"u","vc":"v","class":"guaranteed","priority":-1,"weight":1,"#,
         r#""recurring_job":"nightly","submit_utc":"2020-09-01T08:00:00Z","step_ns":2500000.0,"plans":[{"plan":"dp2","devices":2,"device_type":"GPU","memory_bytes":7,"step_ns":2500000.0}],"state":"waiting","since_ns":5,"on":[],"share":1.0,"steps_done":0,"steps_at_ns":5,"measured_step_ns":null,"measured_at_ns":null,"#,
         r#""first_start_ns":null,"running_ns":0,"device_time_ns":0,"starts":0,"retries":0,"failed":null}],"#,
         r#""devices":[{"device":0,"kept_by":[],"lost":false}],"nodes":[{"node":"n0","free_cpus":44}],"do_not_fit":[[1,2]],"too_large":[[3,"gc"]],"refused":[3]}"#,

@@ -55,6 +55,8 @@ pub struct TraceRow {
     /// A larger number is more important.
     #[serde(default, deserialize_with = "or_default")]
     pub priority: i32,
+    /// Its part of the time where jobs take turns, beside the weights of the others; if absent, 1.
+    pub weight: Option<u32>,
     #[serde(default)]
     pub user: String,
     #[serde(default)]
@@ -138,6 +140,7 @@ impl TraceRow {
             ("cpus", self.cpus.map(u64::from)),
             ("min_devices", self.min_devices.map(u64::from)),
             ("max_devices", self.max_devices.map(u64::from)),
+            ("weight", self.weight.map(u64::from)),
             ("step_ns", self.step_ns),
         ] {
             if value == Some(0) {
@@ -279,7 +282,7 @@ impl Trace {
 /// The hexadecimal number of a record, and its column.
 fn hexadecimal<'a>(header: &'a csv::StringRecord, record: &csv::StringRecord) -> Option<(&'a str, String)> {
     let numbers =
-        ["submit_s", "steps", "devices", "cpus", "min_devices", "max_devices", "priority", "step_ns"];
+        ["submit_s", "steps", "devices", "cpus", "min_devices", "max_devices", "priority", "weight", "step_ns"];
     let mut cells = header.iter().zip(record).filter(|(column, _)| numbers.contains(column));
     cells.find_map(|(column, cell)| Some((column, rows::hexadecimal(cell)?)))
 }

@@ -41,7 +41,7 @@ pub(in crate::policy) struct Freedom {
 impl Freedom {
     pub(in crate::policy) const ALL: Freedom = Freedom { plans: true, resources: true, quantile: 0.5 };
 
-    fn allows(&self, asked: &JobRequest, plan: Plan) -> bool {
+    pub(in crate::policy) fn allows(&self, asked: &JobRequest, plan: Plan) -> bool {
         let Some(own) = asked.plan else { return false };
         // Another precision would change what the job computes.
         let is_same_job = plan.precision == own.precision;

@@ -18,7 +18,7 @@ use std::{
 use model::PackingClass;
 
 use super::{
-    super::{belief::Length, gain::Gain, packs::Kind, packs::alone_on, packs::can_leave, ranking::Need},
+    super::{belief::Length, gain::Gain, kinds::Kind, packs::alone_on, packs::can_leave, ranking::Need},
     Common,
     settings::Pick,
 };

@@ -43,7 +43,8 @@ use self::{estimates::Estimates, part::Part, sharing::Switch, stage::Stage};
 use super::{
     Decision, Policy, Watch, divided,
     gain::SEATS,
-    packs::{Kind, Pack, Packs},
+    kinds::Kind,
+    packs::{Pack, Packs},
 };
 use crate::{
     cluster::{Action, JobId},

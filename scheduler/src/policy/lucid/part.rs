@@ -11,7 +11,7 @@ use schema::units::Nanos;
 use super::{
     super::{
         belief, jobs_named,
-        packs::Kind,
+        kinds::Kind,
         ranking::{Need, Ranking},
         start,
     },

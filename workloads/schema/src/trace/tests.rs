@@ -125,6 +125,7 @@ fn any_row() -> impl Strategy<Value = TraceRow> {
             max_devices: elastic.then_some(4),
             class,
             priority: submit_s as i32 - 7,
+            weight: elastic.then_some(2),
             vc: user.clone(),
             recurring_job: Some(user.clone()).filter(|name| !name.is_empty()),
             user,

@@ -1,0 +1,103 @@
+//! Turns: which groups run until the next turn (weighted round robin on each device, Gandiva, section 3.2.2).
+//!
+//! Turns begin at multiples of the quantum. At each, the groups are given their devices in order of priority, and then of the time for
+//! which they ran there over their weights, the least first. A group has all its devices or none. Between turns a group goes on, and
+//! those that come wait, unless their devices are free or their priority is higher.
+//!
+//! The weight of a pack is that of its members together. A group in whose slice less than half a quantum has passed, because its start
+//! took long, goes on through the next turn.
+
+use std::collections::BTreeSet;
+
+use schema::{suspension::Suspension, units::Nanos};
+
+use super::{
+    Gandiva,
+    residents::{Group, is_up, waits},
+};
+use crate::{
+    cluster::{Action, JobId},
+    job::{Pausing, Phase},
+    topology::DeviceId,
+    view::View,
+};
+
+impl Gandiva {
+    /// The jobs that are to run now.
+    pub(super) fn choose(&self, view: &View<'_>, is_turn: bool) -> BTreeSet<JobId> {
+        let mut groups = self.residents.groups(view);
+        groups.sort_by_cached_key(Group::key);
+        // Of equal priority, those that go on come first.
+        groups.sort_by_key(|group| (std::cmp::Reverse(group.priority), !self.goes_on(view, group, is_turn)));
+        let mut taken: BTreeSet<DeviceId> = BTreeSet::new();
+        let mut chosen = BTreeSet::new();
+        for group in groups {
+            if group.devices.iter().all(|device| !taken.contains(device)) && !self.is_skipped(view, &group) {
+                taken.extend(&group.devices);
+                chosen.extend(group.members);
+            }
+        }
+        chosen
+    }
+
+    /// Whether a group has its devices and keeps them.
+    fn goes_on(&self, view: &View<'_>, group: &Group, is_turn: bool) -> bool {
+        let up = |job: &JobId| is_up(view, *job);
+        if !group.members.iter().any(up) {
+            return false;
+        }
+        let half = Nanos(self.settings.quantum.0 / 2);
+        let is_new = |job: &JobId| {
+            let placed = view.job(*job).placed();
+            placed.is_some_and(|placed| placed.phase != Phase::Running || view.now - placed.since < half)
+        };
+        !is_turn
+            || self.is_on_trial(view, group.first)
+            || group.members.iter().filter(|job| up(job)).any(is_new)
+            || group.members.iter().any(|job| !self.can_suspend(view, *job))
+    }
+
+    /// Whether a group has no turn, because an action on one of its jobs was refused since the last one.
+    fn is_skipped(&self, view: &View<'_>, group: &Group) -> bool {
+        group.members.iter().any(|job| self.refused.contains(job) && !is_up(view, *job))
+    }
+
+    /// Whether a job can be suspended and go on later without a loss of work.
+    pub(super) fn can_suspend(&self, view: &View<'_>, job: JobId) -> bool {
+        let asked = view.asked_by(job);
+        match view.suspension {
+            Suspension::Checkpoint => asked.takes_no_checkpoint.is_none(),
+            _ => !matches!(asked.pausing, Pausing::Impossible(_)),
+        }
+    }
+
+    /// Makes the actions after which the chosen jobs run on the devices of their residence, and no others run. Those that leave come
+    /// first.
+    pub(super) fn pursue(&self, view: &View<'_>, chosen: &BTreeSet<JobId>) -> Vec<Action> {
+        let (mut leave, mut come) = (Vec::new(), Vec::new());
+        for (job, resident) in self.residents.iter() {
+            let is_chosen = chosen.contains(&job);
+            if waits(view, job) {
+                if is_chosen {
+                    let (devices, plan, cpus) = (resident.devices.clone(), resident.plan, view.asked_by(job).cpus);
+                    come.push(Action::Start { job, devices, cpus, plan });
+                }
+                continue;
+            }
+            let Some(placed) = view.job(job).placed() else { continue };
+            let is_there = placed.devices == resident.devices && placed.plan == resident.plan;
+            let stop = Action::Stop { job, checkpoint: true };
+            match placed.phase {
+                Phase::Running | Phase::Paused | Phase::Resuming if !is_there => leave.push(stop),
+                Phase::Starting if !is_there || !is_chosen => leave.push(stop),
+                Phase::Running if !is_chosen => leave.push(match view.suspension {
+                    Suspension::Checkpoint => stop,
+                    _ => Action::Pause { job },
+                }),
+                Phase::Paused if is_chosen => come.push(Action::Resume { job }),
+                _ => {}
+            }
+        }
+        leave.into_iter().chain(come).collect()
+    }
+}
