@@ -21,6 +21,7 @@ use schema::{
     plan::Plan,
     rows::{ErrorKind, Outcome},
     sharing::Sharing,
+    suspension::Suspension,
     units::Nanos,
 };
 
@@ -46,6 +47,8 @@ use crate::{
 pub struct Settings {
     /// The way in which packed jobs share their devices. With `alone`, no jobs are packed.
     pub sharing: Sharing,
+    /// How jobs are suspended.
+    pub suspension: Suspension,
     /// The nodes on which policies place jobs. The engine does not check it.
     pub placement: Placement,
     /// The maximum number of jobs on a device.
@@ -62,6 +65,7 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             sharing: Sharing::TIME_SLICE,
+            suspension: Suspension::default(),
             placement: Placement::Consolidated,
             jobs_per_device: 2,
             retries: 2,
@@ -234,6 +238,7 @@ impl<'a> Engine<'a> {
             now: self.now,
             topology: self.topology,
             sharing: &self.settings.sharing,
+            suspension: self.settings.suspension,
             jobs_per_device: self.settings.most_on_a_device(),
             placement: self.settings.placement,
             virtual_cluster: None,

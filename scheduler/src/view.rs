@@ -1,7 +1,10 @@
 //! The input of a policy: the state of all jobs and devices, the changes since its last decision, and a model that it may query.
 
 use model::{PackingClasses, Throughput};
-use schema::{history::PastJob, placement::Placement, plan::Plan, sharing::Sharing, units::Nanos};
+use schema::{
+    history::PastJob, placement::Placement, plan::Plan, sharing::Sharing, suspension::Suspension,
+    units::Nanos,
+};
 
 use crate::{
     cluster::JobId,
@@ -18,6 +21,8 @@ pub struct View<'a> {
     pub now: Nanos,
     pub topology: &'a Topology,
     pub sharing: &'a Sharing,
+    /// How a policy that suspends jobs does it: with a pause, or with a stop and a start.
+    pub suspension: Suspension,
     /// The maximum number of jobs on a device.
     pub jobs_per_device: u32,
     /// The nodes on which the policy is to place jobs. The engine does not check it.

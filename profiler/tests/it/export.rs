@@ -15,6 +15,7 @@ use schema::{
     },
     run_dir::RunDir,
     sharing::Sharing,
+    suspension::Suspension,
 };
 
 /// Two runs: `one` of two batches of which a plan cannot run, and `two` of the same workload and one that fails.
@@ -198,6 +199,7 @@ fn a_run_of_the_scheduler_is_left_out_and_those_beside_it_are_exported() {
         policy: "fifo".into(),
         placement: Placement::Spread,
         sharing: Sharing::TIME_SLICE,
+        suspension: Suspension::default(),
         tables: 0,
         history: false,
         model: None,

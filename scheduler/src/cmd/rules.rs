@@ -7,6 +7,7 @@ use schema::{
     manifest::{Scheduling, SizeOfError},
     placement::Placement,
     sharing::{Sharing, SharingError},
+    suspension::Suspension,
 };
 
 use super::above_zero;
@@ -89,6 +90,13 @@ pub(super) struct Rules {
     /// or 2s (default 1s).
     #[arg(long, value_name = "MODE", default_value_t = Sharing::TIME_SLICE, value_parser = sharing)]
     pub(super) sharing: Sharing,
+    /// How a policy that suspends jobs does it: step-gate, pause, checkpoint or cuda-checkpoint.
+    ///
+    /// step-gate: a job is held at the boundary of a step, and its memory stays on the device. pause: its tensors are moved to the
+    /// memory of the host as well. checkpoint: a job is stopped with a checkpoint and started again from it; pauses are refused.
+    /// cuda-checkpoint: a job is held, and NVIDIA's program of this name moves all of its device memory to the host.
+    #[arg(long, value_name = "WORD", default_value_t = Suspension::default())]
+    pub(super) suspend: Suspension,
     /// The maximum number of jobs on a device [default: 2, and 1 with --sharing alone].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     jobs_per_device: Option<u32>,
@@ -130,6 +138,7 @@ impl Rules {
             policy: policy.into(),
             placement: self.placement,
             sharing: self.sharing.clone(),
+            suspension: self.suspend,
             tables: sources.tables.len() as u32,
             history: self.history.is_some(),
             model: Some(model.tables),

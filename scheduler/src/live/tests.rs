@@ -4,6 +4,7 @@ use schema::{
     placement::Placement,
     rows::ErrorKind,
     sharing::Sharing,
+    suspension::Suspension,
     trace::Class,
     units::Nanos,
 };
@@ -105,6 +106,7 @@ fn a_view_says_where_all_jobs_are_and_a_turn_what_changed() {
         now: Nanos(5 * Nanos::SECOND.0),
         topology: &topology,
         sharing: &Sharing::TIME_SLICE,
+        suspension: Suspension::default(),
         jobs_per_device: 2,
         placement: Placement::Consolidated,
         virtual_cluster: None,

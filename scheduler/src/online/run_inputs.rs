@@ -131,6 +131,7 @@ impl RunInputs {
         let settings = match &self.manifest.scheduling {
             Some(of) => engine::Settings {
                 sharing: of.sharing.clone(),
+                suspension: of.suspension,
                 placement: of.placement,
                 jobs_per_device: of.jobs_per_device,
                 retries: of.retries,

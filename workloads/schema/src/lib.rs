@@ -31,6 +31,7 @@ pub mod sharing;
 pub mod skips;
 pub mod spec;
 pub mod steps;
+pub mod suspension;
 pub mod trace;
 pub mod trace_events;
 mod unfinished;

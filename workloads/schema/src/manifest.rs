@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     cluster::NodeFacts, device::Device, group::Group, placement::Placement, plan::Plan, sharing::Sharing,
-    spec::Collectives,
+    spec::Collectives, suspension::Suspension,
 };
 
 /// The request, the machine and the seed of a run, which is enough to repeat it and all that `--resume`
@@ -60,6 +60,9 @@ pub struct Scheduling {
     /// How jobs share a device. Jobs of runs without this field shared by time slices.
     #[serde(default = "Sharing::unrecorded")]
     pub sharing: Sharing,
+    /// How policies suspend jobs. Jobs of runs without this field were paused.
+    #[serde(default)]
+    pub suspension: Suspension,
     /// Number of tables of step times in `inputs/`.
     pub tables: u32,
     /// Whether `inputs/` has the history that the policy may learn from.

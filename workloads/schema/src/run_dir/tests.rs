@@ -15,6 +15,7 @@ use crate::{
     rows::ErrorKind,
     sharing::Sharing,
     spec::{AllReduce, Collectives, Program, RankEnd, Seat, Training},
+    suspension::Suspension,
     units::Nanos,
 };
 
@@ -87,6 +88,7 @@ fn manifest(text: &str, number: f64, seed: u64) -> Manifest {
             policy: text.into(),
             placement: Placement::Consolidated,
             sharing: Sharing::TIME_SLICE,
+            suspension: Suspension::StepGate,
             tables: 1,
             history: true,
             model: Some(vec![0]),
