@@ -3,8 +3,8 @@
 use anyhow::{Context as _, bail, ensure};
 
 use super::{
-    Policy, antman, divided::Divided, elastic, elastic_fifo, exec, fifo, gandiva, lucid, optimus, packing_fifo,
-    pollux_fixed_batch, qssf, rubick, sia, sjf, srsf, srtf, synergy, tiresias,
+    Policy, antman, divided::Divided, elastic, elastic_fifo, exec, fifo, gandiva, lucid, optimus,
+    packing_fifo, pollux_fixed_batch, qssf, rubick, sia, sjf, srsf, srtf, synergy, tiresias,
 };
 
 struct Entry {

@@ -204,6 +204,8 @@ fn every_policy_decides_the_same_on_a_testbed_as_on_a_simulated_cluster() {
         "rubick:pack=on:restarts=100%",
         "sia:every=5s",
         "pollux-fixed-batch:every=4s",
+        "gandiva:quantum=4s:reports=2",
+        "gandiva:quantum=3s:relax=5s:moves=1:reports=2",
         "lucid:sharing=on:profile=5s",
         "lucid:estimates=rolling:share-first=on:load-bin=10s:bound=20s:backfill=sharing",
     ];
@@ -268,6 +270,8 @@ fn every_policy_decides_the_same_on_a_testbed_as_on_a_simulated_cluster() {
         ("profiled", 400),
         ("stopped after profiling", 200),
         ("packed by class", 100),
+        ("paused", 5_000),
+        ("resumes", 5_000),
     ]);
 }
 

@@ -281,8 +281,17 @@ impl Trace {
 
 /// The hexadecimal number of a record, and its column.
 fn hexadecimal<'a>(header: &'a csv::StringRecord, record: &csv::StringRecord) -> Option<(&'a str, String)> {
-    let numbers =
-        ["submit_s", "steps", "devices", "cpus", "min_devices", "max_devices", "priority", "weight", "step_ns"];
+    let numbers = [
+        "submit_s",
+        "steps",
+        "devices",
+        "cpus",
+        "min_devices",
+        "max_devices",
+        "priority",
+        "weight",
+        "step_ns",
+    ];
     let mut cells = header.iter().zip(record).filter(|(column, _)| numbers.contains(column));
     cells.find_map(|(column, cell)| Some((column, rows::hexadecimal(cell)?)))
 }

@@ -8,7 +8,13 @@
 
 use schema::{plan::Plan, units::Nanos};
 
-use super::{super::elastic::Freedom, Gandiva, place::Candidate, residents::is_up, trials::nodes_of};
+use super::{
+    super::elastic::Freedom,
+    Gandiva,
+    place::{Candidate, has_cores},
+    residents::is_up,
+    trials::nodes_of,
+};
 use crate::{
     cluster::JobId,
     topology::{DeviceId, NodeId},
@@ -28,7 +34,8 @@ impl Gandiva {
 
     /// Lets one job of each node grow.
     pub(super) fn grow(&mut self, view: &View<'_>, reasons: &mut Vec<String>) {
-        let elastic = |job: &JobId| view.asked_by(*job).elastic && view.asked_by(*job).takes_no_checkpoint.is_none();
+        let elastic =
+            |job: &JobId| view.asked_by(*job).elastic && view.asked_by(*job).takes_no_checkpoint.is_none();
         let jobs: Vec<JobId> = self.residents.iter().map(|(job, _)| job).filter(elastic).collect();
         let mut grown: Vec<NodeId> = Vec::new();
         for job in jobs {
@@ -40,18 +47,27 @@ impl Gandiva {
             let before = self.rates.alone(job, count, self.settings.reports);
             let (Some(before), true) = (before, is_alone && !grown.contains(&node)) else { continue };
             let is_there = view.job(job).placed().is_some_and(|placed| placed.devices == resident.devices);
-            if self.trials.slower.contains(&(job, vec![node], wanted)) || self.trials.has_moved(job) || !is_there || !is_up(view, job) {
+            if self.trials.slower.contains(&(job, vec![node], wanted))
+                || self.trials.has_moved(job)
+                || !is_there
+                || !is_up(view, job)
+            {
                 continue;
             }
             let idle = |device: &DeviceId| {
                 self.free_since[device.0 as usize].is_some_and(|since| view.now - since >= self.settings.idle)
             };
             let free: Vec<DeviceId> = self.free_on(view, node).filter(idle).take(count).collect();
-            let Some(plan) = wider(view, job, node, wanted as u32).filter(|_| free.len() == count) else { continue };
+            let Some(plan) = wider(view, job, node, wanted as u32).filter(|_| free.len() == count) else {
+                continue;
+            };
             let from = (resident.devices.clone(), resident.plan);
             let mut devices = resident.devices.clone();
             devices.extend(free);
             devices.sort_unstable();
+            if !has_cores(view, job, &devices) {
+                continue;
+            }
             reasons.push(format!("{} grows from {count} to {wanted} devices", view.asked_by(job).name));
             self.residents.relocate(view, job, devices, Some(plan));
             self.trials.moved(job, from, before);
@@ -71,18 +87,20 @@ impl Gandiva {
         for candidate in candidates {
             let there: Vec<JobId> = self.grown_on(view, candidate.node);
             let spare = |job: &JobId| {
-                let asked = view.asked_by(*job).devices as usize;
-                self.residents.get(*job).map_or(0, |resident| resident.devices.len() - asked)
+                let resident = self.residents.get(*job)?;
+                let spare = resident.devices.len() - view.asked_by(*job).devices as usize;
+                Some((*job, spare))
             };
+            let there: Vec<(JobId, usize)> = there.iter().filter_map(spare).collect();
             let mut free = self.free_on(view, candidate.node).count();
-            if there.is_empty() || free + there.iter().map(spare).sum::<usize>() < needed {
+            if there.is_empty() || free + there.iter().map(|(_, spare)| spare).sum::<usize>() < needed {
                 continue;
             }
-            for other in there {
+            for (other, spare) in there {
                 if free >= needed {
                     break;
                 }
-                free += spare(&other);
+                free += spare;
                 let asked = view.asked_by(other);
                 let Some(resident) = self.residents.get(other) else { continue };
                 let kept = resident.devices[..asked.devices as usize].to_vec();

@@ -33,15 +33,19 @@ use std::{
 use schema::units::Nanos;
 
 pub(super) use self::settings::Settings;
-use self::{rates::Rates, residents::{Residents, is_up, waits}, trials::Trials};
+use self::{
+    rates::Rates,
+    residents::{Residents, is_up, waits},
+    trials::Trials,
+};
 use super::{
     Decision, Policy,
     elastic::Rounds,
     kinds::{Kind, Kinds},
 };
 use crate::{
-    cluster::{Action, JobId},
-    job::{Phase, State},
+    cluster::JobId,
+    job::State,
     view::{Change, View},
 };
 
@@ -129,7 +133,8 @@ impl Gandiva {
     fn shrink_to_asked(&mut self, view: &View<'_>, job: JobId) {
         let asked = view.asked_by(job);
         self.trials.forget_move(job);
-        if let Some(resident) = self.residents.get(job).filter(|of| of.devices.len() > asked.devices as usize) {
+        if let Some(resident) = self.residents.get(job).filter(|of| of.devices.len() > asked.devices as usize)
+        {
             let nodes = trials::nodes_of(view, &resident.devices);
             self.trials.slower.insert((job, nodes, resident.devices.len()));
             let devices = resident.devices[..asked.devices as usize].to_vec();
@@ -240,16 +245,26 @@ impl Policy for Gandiva {
         let Some(resident) = self.residents.get(job) else {
             let place = self.queue.iter().position(|(_, other)| *other == job);
             return place.map_or_else(String::new, |place| {
-                format!("it is number {} of {} in the queue; no node of its affinity has room", place + 1, self.queue.len())
+                format!(
+                    "it is number {} of {} in the queue; no node of its affinity has room",
+                    place + 1,
+                    self.queue.len()
+                )
             });
         };
-        let names: Vec<String> = resident.devices.iter().map(|device| view.topology.name_of(*device)).collect();
-        let others: BTreeSet<JobId> = resident.devices.iter().flat_map(|device| self.residents.on(*device)).copied().collect();
+        let names: Vec<String> =
+            resident.devices.iter().map(|device| view.topology.name_of(*device)).collect();
+        let others: BTreeSet<JobId> =
+            resident.devices.iter().flat_map(|device| self.residents.on(*device)).copied().collect();
         let mut says = vec![match others.len() - 1 {
             0 => format!("it has {} for itself", names.join(", ")),
             _ => format!("it takes turns on {} with {}", names.join(", "), beside(view, &others, job)),
         }];
-        says.push(format!("it ran {:.1} s there by its weight of {}", resident.served_s, view.asked_by(job).weight));
+        says.push(format!(
+            "it ran {:.1} s there by its weight of {}",
+            resident.served_s,
+            view.asked_by(job).weight
+        ));
         says.extend(self.explain_pack(view, job));
         says.join("; ")
     }

@@ -13,7 +13,7 @@
 use super::{
     super::elastic::restart_s,
     Gandiva,
-    place::Load,
+    place::{Load, has_cores},
     residents::{Group, is_up},
     trials::nodes_of,
 };
@@ -40,18 +40,18 @@ impl Gandiva {
 
     /// Moves suspended jobs to devices with a smaller load.
     fn balance(&mut self, view: &View<'_>, reasons: &mut Vec<String>) {
-        let contended = |group: &Group| group.devices.iter().any(|device| self.residents.is_contended(*device));
+        let contended =
+            |group: &Group| group.devices.iter().any(|device| self.residents.is_contended(*device));
         let mut groups = self.residents.groups(view);
-        groups.retain(|group| {
-            group.members.len() == 1 && !is_up(view, group.first) && contended(group)
-        });
+        groups.retain(|group| group.members.len() == 1 && !is_up(view, group.first) && contended(group));
         groups.sort_by_cached_key(Group::key);
         for group in groups {
             let job = group.first;
             if !self.moves_within_a_quantum(view, job) {
                 continue;
             }
-            let here = group.devices.iter().map(|device| self.load(view, *device, job)).max().unwrap_or_default();
+            let here =
+                group.devices.iter().map(|device| self.load(view, *device, job)).max().unwrap_or_default();
             let Some((there, devices)) = self.least_loaded(view, &group) else { continue };
             let lags = there == here && self.lags(view, &group, &devices) && self.may_move(view, job);
             if there < here || lags {
@@ -80,7 +80,12 @@ impl Gandiva {
             let load = open.last().filter(|_| open.len() == count)?.0;
             let devices: Vec<DeviceId> = open.into_iter().map(|(_, device)| device).collect();
             let is_slower = self.trials.slower.contains(&(job, vec![node], count));
-            (!is_slower).then_some((load, !own_nodes.contains(&node), node, devices))
+            (!is_slower && has_cores(view, job, &devices)).then_some((
+                load,
+                !own_nodes.contains(&node),
+                node,
+                devices,
+            ))
         };
         let found = view.occupancy.nodes_in(pool).filter_map(on_node).min();
         found.map(|(load, _, _, devices)| (load, devices))
@@ -94,7 +99,9 @@ impl Gandiva {
             self.residents.get(*other).is_some_and(|other| other.served_s - group.served_s >= lag_s)
         };
         let mut others = others.peekable();
-        nodes_of(view, devices) == nodes_of(view, &group.devices) && others.peek().is_some() && others.all(ahead)
+        nodes_of(view, devices) == nodes_of(view, &group.devices)
+            && others.peek().is_some()
+            && others.all(ahead)
     }
 
     /// Moves jobs that are on more nodes than they need to one node with room.
@@ -111,7 +118,8 @@ impl Gandiva {
             let nodes = view.occupancy.nodes_in(pool).filter_map(|node| {
                 let devices = self.open_on(view, node, group.first);
                 let is_slower = self.trials.slower.contains(&(group.first, vec![node], count));
-                (devices.len() >= count && !is_slower).then_some((devices.len(), node, devices))
+                (devices.len() >= count && !is_slower && has_cores(view, group.first, &devices[..count]))
+                    .then_some((devices.len(), node, devices))
             });
             if let Some((_, _, devices)) = nodes.min() {
                 self.relocate(view, group.first, devices[..count].to_vec(), reasons);
@@ -123,29 +131,47 @@ impl Gandiva {
     fn defragment(&mut self, view: &View<'_>, reasons: &mut Vec<String>) {
         let free = |node: NodeId| self.free_on(view, node).count() as u32;
         let used = |node: &NodeId| self.residents.affinity(*node).is_some();
-        let nodes: Vec<NodeId> = view.pools().flat_map(|pool| view.occupancy.nodes_in(pool)).filter(used).collect();
+        let nodes: Vec<NodeId> =
+            view.pools().flat_map(|pool| view.occupancy.nodes_in(pool)).filter(used).collect();
         let is_fragmented =
             |node: &NodeId| free(*node) * FRAGMENTED.1 >= view.occupancy.devices_of(*node) * FRAGMENTED.0;
-        let Some(from) = nodes.iter().copied().filter(is_fragmented).max_by_key(|node| (free(*node), node.0)) else {
+        let Some(from) = nodes.iter().copied().filter(is_fragmented).max_by_key(|node| (free(*node), node.0))
+        else {
             return;
         };
         let pool = view.occupancy.pool_of(view.topology.nodes()[from.0 as usize].first);
-        let jobs: Vec<JobId> =
-            self.residents.iter().filter(|(_, of)| nodes_of(view, &of.devices) == [from]).map(|(job, _)| job).collect();
+        let jobs: Vec<JobId> = self
+            .residents
+            .iter()
+            .filter(|(_, of)| nodes_of(view, &of.devices) == [from])
+            .map(|(job, _)| job)
+            .collect();
         for job in jobs {
             let Some(resident) = self.residents.get(job) else { continue };
             let count = resident.devices.len();
-            let is_other = |node: &NodeId| *node != from && view.occupancy.pool_of(view.topology.nodes()[node.0 as usize].first) == pool;
+            let is_other = |node: &NodeId| {
+                *node != from && view.occupancy.pool_of(view.topology.nodes()[node.0 as usize].first) == pool
+            };
             let fuller = |node: &NodeId| {
                 let open = self.free_on(view, *node).count();
                 let is_slower = self.trials.slower.contains(&(job, vec![*node], count));
                 open >= count && (open as u32) < free(from) && !is_slower
             };
-            let to = nodes.iter().copied().filter(is_other).filter(fuller).min_by_key(|node| (free(*node), node.0));
-            let Some(to) = to.filter(|_| self.residents.members(job).count() == 1 && self.may_move(view, job)) else {
+            let to = nodes
+                .iter()
+                .copied()
+                .filter(is_other)
+                .filter(fuller)
+                .min_by_key(|node| (free(*node), node.0));
+            let Some(to) =
+                to.filter(|_| self.residents.members(job).count() == 1 && self.may_move(view, job))
+            else {
                 continue;
             };
             let devices: Vec<DeviceId> = self.free_on(view, to).take(count).collect();
+            if !has_cores(view, job, &devices) {
+                continue;
+            }
             self.relocate(view, job, devices, reasons);
             // Others follow at the next turns, as long as the node has the most free devices.
             return;
@@ -173,7 +199,8 @@ impl Gandiva {
         let Some(resident) = self.residents.get(job) else { return };
         let (from, plan) = (resident.devices.clone(), resident.plan);
         let before = self.rates.alone(job, from.len(), self.settings.reports);
-        let names = devices.iter().map(|device| view.topology.name_of(*device)).collect::<Vec<_>>().join(", ");
+        let names =
+            devices.iter().map(|device| view.topology.name_of(*device)).collect::<Vec<_>>().join(", ");
         reasons.push(format!("{} moves to {names}", view.asked_by(job).name));
         if let Some(before) = before {
             self.trials.moved(job, (from, plan), before);
@@ -183,7 +210,8 @@ impl Gandiva {
 
     /// Whether a move of a job takes no longer than a quantum.
     pub(super) fn moves_within_a_quantum(&self, view: &View<'_>, job: JobId) -> bool {
-        view.job(job).account.starts == 0 || self.restart_s(view, job).is_some_and(|cost_s| cost_s <= self.settings.quantum.as_secs_f64())
+        view.job(job).account.starts == 0
+            || self.restart_s(view, job).is_some_and(|cost_s| cost_s <= self.settings.quantum.as_secs_f64())
     }
 
     /// Whether the moves of a job, one more included, take no more than `moves` of the time since its first start.
@@ -191,7 +219,8 @@ impl Gandiva {
         let account = &view.job(job).account;
         let Some(first) = account.first_start else { return true };
         let age_s = view.now.saturating_sub(first).as_secs_f64();
-        self.restart_s(view, job).is_some_and(|cost_s| f64::from(account.starts) * cost_s <= self.settings.moves * age_s)
+        self.restart_s(view, job)
+            .is_some_and(|cost_s| f64::from(account.starts) * cost_s <= self.settings.moves * age_s)
     }
 
     /// The time that it costs a job to move. `None` if it takes no checkpoint, or if the time is not known.

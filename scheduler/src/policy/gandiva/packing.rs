@@ -6,7 +6,10 @@
 //! devices and of the same priority. Their memory together fits, as far as it is known. If the device of the group is another one, the job
 //! moves there, if that takes no longer than a quantum.
 
-use super::{Gandiva, residents::{Group, is_up, waits}};
+use super::{
+    Gandiva,
+    residents::{Group, is_up, waits},
+};
 use crate::{cluster::JobId, job::Phase, view::View};
 
 /// The part of the time in which a job keeps its devices busy, in millionths. Jobs of which it is not known come last.
@@ -19,8 +22,11 @@ impl Gandiva {
             return;
         }
         let groups = self.residents.groups(view);
-        let by_busy = |groups: &mut Vec<(Busy, &Group)>| groups.sort_by_key(|(busy, group)| (*busy, group.first));
-        let busy = |group: &Group| -> Busy { group.members.iter().map(|job| busy(view, *job)).fold(0, u64::saturating_add) };
+        let by_busy =
+            |groups: &mut Vec<(Busy, &Group)>| groups.sort_by_key(|(busy, group)| (*busy, group.first));
+        let busy = |group: &Group| -> Busy {
+            group.members.iter().map(|job| busy(view, *job)).fold(0, u64::saturating_add)
+        };
         let mut suspended: Vec<(Busy, &Group)> = groups
             .iter()
             .filter(|group| group.members.len() == 1 && self.can_be_packed(view, group.first))
@@ -40,8 +46,11 @@ impl Gandiva {
                 !used[*place] && host.first != job && self.may_join(view, guest, host)
             };
             // The devices that the job has already are looked at first, because it has not to move there.
-            let order = |(place, (_, host)): &(usize, &(Busy, &Group))| (host.devices != guest.devices, *place);
-            let Some((place, (_, host))) = hosts.iter().enumerate().filter(fits).min_by_key(order) else { continue };
+            let order =
+                |(place, (_, host)): &(usize, &(Busy, &Group))| (host.devices != guest.devices, *place);
+            let Some((place, (_, host))) = hosts.iter().enumerate().filter(fits).min_by_key(order) else {
+                continue;
+            };
             let before = match host.members.len() {
                 1 => 1.0,
                 _ => self.together(&host.members).map_or(1.0, |sum| sum.value),
@@ -59,8 +68,8 @@ impl Gandiva {
 
     /// Whether a job is suspended and was measured alone.
     fn can_be_packed(&self, view: &View<'_>, job: JobId) -> bool {
-        let is_suspended = waits(view, job)
-            || view.job(job).placed().is_some_and(|placed| placed.phase == Phase::Paused);
+        let is_suspended =
+            waits(view, job) || view.job(job).placed().is_some_and(|placed| placed.phase == Phase::Paused);
         is_suspended && self.is_known_alone(job)
     }
 
@@ -115,8 +124,9 @@ fn fit(view: &View<'_>, job: JobId, host: &Group) -> bool {
 fn used_alone(view: &View<'_>, job: JobId) -> Option<model::UsedAlone> {
     let asked = view.asked_by(job);
     let workload = asked.what.workload();
-    let is_wanted =
-        |node: &&crate::topology::Node| asked.device_type.as_ref().is_none_or(|wanted| *wanted == node.device_type);
+    let is_wanted = |node: &&crate::topology::Node| {
+        asked.device_type.as_ref().is_none_or(|wanted| *wanted == node.device_type)
+    };
     let node = view.topology.nodes_for(&asked.virtual_cluster).find(is_wanted)?;
     view.known.classes?.alone(&asked.subject(&workload, asked.plan, view.topology, &node.device_type))
 }

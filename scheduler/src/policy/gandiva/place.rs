@@ -5,11 +5,11 @@
 //!
 //! 1. free devices on a node of its affinity, of these the least loaded;
 //! 2. an empty node, whose affinity it determines;
-//! 3. free devices on any node, of these the one with the fewest free devices, or on several nodes if jobs may be spread;
+//! 3. free devices on any node, of these the one with the fewest free devices, or on several nodes, as `--placement` allows;
 //! 4. devices that others have, on a node of its affinity, or on any node if it has waited for `relax`. The paper has no such bound,
 //!    without which a job waits for ever beside nodes of another affinity to which jobs keep coming.
 //!
-//! A larger job gets whole nodes that are empty, or when it has waited, the least loaded nodes. The paper writes `height(n) < 1` for a
+//! A larger job gets free nodes as `--placement` has them, or when it has waited, the least loaded nodes. The paper writes `height(n) < 1` for a
 //! node with free devices; taken literally, with heights that are rounded up, only an empty node would be one.
 
 use std::cmp::Reverse;
@@ -51,10 +51,6 @@ impl Gandiva {
     ) -> Option<Vec<DeviceId>> {
         let need = Need::of(view, job);
         let count = need.devices as usize;
-        let largest = candidates.iter().map(|of| of.devices.len()).max().unwrap_or(0);
-        if count > largest {
-            return self.find_nodes(view, candidates, count, relaxed);
-        }
         let has_cpus = |devices: &[DeviceId]| view.occupancy.lacking_cpus(devices, need.cpus).is_none();
         let with_room: Vec<&Candidate> = candidates
             .iter()
@@ -67,12 +63,17 @@ impl Gandiva {
         if let Some(found) = of_affinity.or_else(empty).or_else(any) {
             return Some(found.devices[..count].to_vec());
         }
-        if view.placement == Placement::Spread
-            && let Some(devices) = spread(candidates, count).filter(|devices| has_cpus(devices))
-        {
-            return Some(devices);
-        }
-        self.oversubscribed(view, job, candidates, relaxed)
+        let free = self.free_anywhere(view, need);
+        let shared = || self.oversubscribed(view, job, candidates, relaxed);
+        let larger = || self.find_nodes(view, candidates, job).filter(|_| relaxed);
+        free.or_else(shared).or_else(larger)
+    }
+
+    /// Free devices as `--placement` has them.
+    fn free_anywhere(&self, view: &View<'_>, need: Need) -> Option<Vec<DeviceId>> {
+        let mut draft = view.draft();
+        self.residents.iter().for_each(|(_, resident)| draft.hold(&resident.devices));
+        draft.take_with(need.devices, need.pool, need.cpus)
     }
 
     /// The least loaded devices of a node whose residents can be suspended.
@@ -94,40 +95,54 @@ impl Gandiva {
             let mut open: Vec<(Load, DeviceId)> = of
                 .devices
                 .iter()
-                .filter(|device| self.residents.on(**device).iter().all(|other| self.can_suspend(view, *other)))
+                .filter(|device| {
+                    self.residents.on(**device).iter().all(|other| self.can_suspend(view, *other))
+                })
                 .map(|device| (self.load(view, *device, job), *device))
                 .collect();
             open.sort_unstable();
             open.truncate(count as usize);
             let load = open.last()?.0;
             let devices: Vec<DeviceId> = open.into_iter().map(|(_, device)| device).collect();
-            (devices.len() == count as usize).then_some((load, of.node, devices))
+            let is_enough = devices.len() == count as usize && has_cores(view, job, &devices);
+            is_enough.then_some((load, of.node, devices))
         };
         candidates.iter().filter_map(of_node).min().map(|(_, _, devices)| devices)
     }
 
-    /// Whole nodes for a job that is larger than one.
-    fn find_nodes(
-        &self,
-        view: &View<'_>,
-        candidates: &[Candidate],
-        count: usize,
-        relaxed: bool,
-    ) -> Option<Vec<DeviceId>> {
-        let can_share = relaxed && self.settings.slices;
-        let is_open = |of: &&Candidate| {
-            let residents = of.devices.iter().flat_map(|device| self.residents.on(*device));
-            of.free as usize == of.devices.len()
-                || (can_share && residents.into_iter().all(|other| self.can_suspend(view, *other)))
+    /// The least loaded devices of several nodes, for a job that does not fit on one, or may be spread.
+    fn find_nodes(&self, view: &View<'_>, candidates: &[Candidate], job: JobId) -> Option<Vec<DeviceId>> {
+        let need = Need::of(view, job);
+        let largest = candidates.iter().map(|of| of.devices.len()).max().unwrap_or(0);
+        let needs_several = need.devices as usize > largest || view.placement == Placement::Spread;
+        if !needs_several || !self.settings.slices || !self.can_suspend(view, job) {
+            return None;
+        }
+        let open = |of: &Candidate| {
+            let is_open = |device: &&DeviceId| {
+                self.residents.on(**device).iter().all(|other| self.can_suspend(view, *other))
+            };
+            let cores = view.topology.nodes()[of.node.0 as usize].facts.cpus;
+            let ranks = cores.zip(need.cpus).map_or(u32::MAX, |(cores, each)| cores / u32::from(each.max(1)));
+            let mut devices: Vec<(Load, DeviceId)> = of
+                .devices
+                .iter()
+                .filter(is_open)
+                .map(|device| (self.load(view, *device, job), *device))
+                .collect();
+            devices.sort_unstable();
+            devices.truncate(ranks as usize);
+            let load = devices.last().map_or((0, 0), |(load, _)| *load);
+            let pool = of.devices.first().map(|device| view.occupancy.pool_of(*device));
+            (pool, load, Reverse(devices.len()), devices)
         };
-        let mut open: Vec<&Candidate> = candidates.iter().filter(is_open).collect();
+        let mut nodes: Vec<_> = candidates.iter().map(open).collect();
+        nodes.sort();
         // All devices of a job are of one type.
-        let pool = |of: &&Candidate| of.devices.first().map(|device| view.occupancy.pool_of(*device));
-        open.sort_by_key(|of| (pool(of), Reverse(of.free), of.node));
-        open.chunk_by(|a, b| pool(a) == pool(b)).find_map(|of_pool| {
-            let devices = of_pool.iter().flat_map(|of| &of.devices).copied();
-            let found: Vec<DeviceId> = devices.take(count).collect();
-            (found.len() == count).then_some(found)
+        nodes.chunk_by(|a, b| a.0 == b.0).find_map(|of_pool| {
+            let devices = of_pool.iter().flat_map(|(_, _, _, devices)| devices).map(|(_, device)| *device);
+            let found: Vec<DeviceId> = devices.take(need.devices as usize).collect();
+            (found.len() == need.devices as usize).then_some(found)
         })
     }
 
@@ -135,7 +150,9 @@ impl Gandiva {
     pub(super) fn load(&self, view: &View<'_>, device: DeviceId, job: JobId) -> Load {
         let own = view.asked_by(job).priority;
         let mut load = (0, 0);
-        for asked in self.residents.on(device).iter().filter(|other| **other != job).map(|other| view.asked_by(*other)) {
+        for asked in
+            self.residents.on(device).iter().filter(|other| **other != job).map(|other| view.asked_by(*other))
+        {
             load.0 += if asked.priority >= own { asked.weight } else { 0 };
             load.1 += asked.weight;
         }
@@ -155,11 +172,13 @@ fn candidate(view: &View<'_>, residents: &Residents, node: NodeId) -> Candidate 
     Candidate { node, devices, free, affinity: residents.affinity(node) }
 }
 
-/// Free devices of several nodes, those with the most free devices first, so that the job is on few nodes.
-fn spread(candidates: &[Candidate], count: usize) -> Option<Vec<DeviceId>> {
-    let mut with_room: Vec<&Candidate> = candidates.iter().filter(|of| of.free > 0).collect();
-    with_room.sort_by_key(|of| (Reverse(of.free), of.node));
-    let free = with_room.iter().flat_map(|of| &of.devices[..of.free as usize]).copied();
-    let found: Vec<DeviceId> = free.take(count).collect();
-    (found.len() == count).then_some(found)
+/// Whether the nodes of these devices have as many cores as the job asks for, if no other job has any.
+pub(super) fn has_cores(view: &View<'_>, job: JobId, devices: &[DeviceId]) -> bool {
+    let Some(each) = view.asked_by(job).cpus.filter(|_| view.occupancy.counts_cpus()) else { return true };
+    let mut nodes: Vec<NodeId> = devices.iter().map(|device| view.topology.node_of(*device)).collect();
+    nodes.sort_unstable();
+    nodes.chunk_by(|a, b| a == b).all(|same| {
+        let cores = view.topology.nodes()[same[0].0 as usize].facts.cpus;
+        cores.is_none_or(|cores| u32::from(each) * same.len() as u32 <= cores)
+    })
 }

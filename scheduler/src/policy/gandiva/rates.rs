@@ -69,7 +69,11 @@ pub(super) struct Rates {
 }
 
 impl Conditions {
-    pub(super) fn new(devices: &[DeviceId], plan: Option<Plan>, beside: impl IntoIterator<Item = JobId>) -> Conditions {
+    pub(super) fn new(
+        devices: &[DeviceId],
+        plan: Option<Plan>,
+        beside: impl IntoIterator<Item = JobId>,
+    ) -> Conditions {
         let mut beside: Vec<JobId> = beside.into_iter().collect();
         beside.sort_unstable();
         Conditions { devices: devices.to_vec(), plan, beside }
@@ -82,7 +86,8 @@ impl Conditions {
         let mut beside = Vec::new();
         for device in &placed.devices {
             for other in view.occupancy.kept_by(*device).iter().filter(|other| **other != job) {
-                let other_placed = view.job(*other).placed().filter(|placed| placed.phase == Phase::Running)?;
+                let other_placed =
+                    view.job(*other).placed().filter(|placed| placed.phase == Phase::Running)?;
                 since = since.max(other_placed.since);
                 beside.push(*other);
             }
@@ -145,7 +150,8 @@ impl Rates {
     /// The rate of a job under these conditions. `None` with fewer than two samples.
     pub(super) fn of(&self, job: JobId, conditions: &Conditions) -> Option<Rate> {
         let samples = &self.of.get(&job)?.get(conditions)?.of;
-        let each: Vec<f64> = samples.iter().map(|(steps, passed)| *steps as f64 / passed.as_secs_f64()).collect();
+        let each: Vec<f64> =
+            samples.iter().map(|(steps, passed)| *steps as f64 / passed.as_secs_f64()).collect();
         let interval = between_launches(&each)?;
         let steps: u64 = samples.iter().map(|(steps, _)| steps).sum();
         let relative = ((interval.hi / interval.lo).ln() / 2.0).max(1.0 / steps as f64);
@@ -155,8 +161,10 @@ impl Rates {
     /// The rate of a job alone on its devices, on whichever of these numbers of devices it ran last: the first of its conditions
     /// without other jobs that has as many samples.
     pub(super) fn alone(&self, job: JobId, devices: usize, least: usize) -> Option<Rate> {
-        let is_alone = |conditions: &&Conditions| conditions.beside.is_empty() && conditions.devices.len() == devices;
-        let known = self.of.get(&job)?.keys().filter(is_alone).filter_map(|conditions| self.of(job, conditions));
+        let is_alone =
+            |conditions: &&Conditions| conditions.beside.is_empty() && conditions.devices.len() == devices;
+        let known =
+            self.of.get(&job)?.keys().filter(is_alone).filter_map(|conditions| self.of(job, conditions));
         known.filter(|rate| rate.samples >= least).max_by_key(|rate| rate.samples)
     }
 }

@@ -123,7 +123,13 @@ impl Residents {
     }
 
     /// Gives a resident other devices, or another plan.
-    pub(super) fn relocate(&mut self, view: &View<'_>, job: JobId, devices: Vec<DeviceId>, plan: Option<Plan>) {
+    pub(super) fn relocate(
+        &mut self,
+        view: &View<'_>,
+        job: JobId,
+        devices: Vec<DeviceId>,
+        plan: Option<Plan>,
+    ) {
         if self.remove(view, job).is_some() {
             self.add(view, job, devices, plan);
         }
@@ -193,7 +199,9 @@ impl Residents {
         let weights: BTreeMap<JobId, u32> = self
             .groups
             .iter()
-            .map(|(first, members)| (*first, members.iter().map(|member| view.asked_by(*member).weight).sum()))
+            .map(|(first, members)| {
+                (*first, members.iter().map(|member| view.asked_by(*member).weight).sum())
+            })
             .collect();
         for (job, resident) in &mut self.of {
             if let Some(counted) = resident.counted {

@@ -51,15 +51,19 @@ impl Settings {
                 "idle" => idle = Some(setting.time()?),
                 "relax" => relax = Some(setting.time()?),
                 "reports" => {
-                    made.reports =
-                        setting.number(|number| number.fract() == 0.0 && (2.0..=100.0).contains(&number))? as usize;
+                    made.reports = setting
+                        .number(|number| number.fract() == 0.0 && (2.0..=100.0).contains(&number))?
+                        as usize;
                 }
                 "moves" => made.moves = setting.number(|number| (0.0..=1.0).contains(&number))?,
                 key => bail!("there is no setting '{key}'"),
             }
         }
         ensure!(made.quantum >= Nanos(Nanos::SECOND.0 / 10), "quantum needs at least 100ms");
-        ensure!(made.slices || !made.packs, "jobs are packed only where they take turns; write pack=off, too");
+        ensure!(
+            made.slices || !made.packs,
+            "jobs are packed only where they take turns; write pack=off, too"
+        );
         made.idle = idle.unwrap_or(made.quantum);
         made.relax = relax.unwrap_or(Nanos(made.quantum.0.saturating_mul(10)));
         Ok(made)

@@ -70,7 +70,9 @@ impl Gandiva {
     /// Whether the slice of a group does not end, because the group was just made.
     pub(super) fn is_on_trial(&self, view: &View<'_>, job: JobId) -> bool {
         let members = self.residents.members(job);
-        members.filter_map(|member| self.trials.packs.get(&member)).any(|pack| !pack.is_kept && view.now < pack.until)
+        members
+            .filter_map(|member| self.trials.packs.get(&member))
+            .any(|pack| !pack.is_kept && view.now < pack.until)
     }
 
     /// Puts a job into the group of another one.
@@ -100,7 +102,8 @@ impl Gandiva {
     pub(super) fn judge(&mut self, view: &View<'_>, sampled: &[JobId], reasons: &mut Vec<String>) {
         let mut judged = BTreeSet::new();
         for &job in sampled {
-            judged.extend(self.residents.members(job).filter(|member| self.trials.packs.contains_key(member)));
+            judged
+                .extend(self.residents.members(job).filter(|member| self.trials.packs.contains_key(member)));
             self.judge_move(view, job, reasons);
         }
         for joined in judged {
@@ -151,13 +154,18 @@ impl Gandiva {
         let Some(trial) = self.trials.moves.get(&job) else { return };
         let Some(resident) = self.residents.get(job) else { return };
         let now = Conditions::new(&resident.devices, resident.plan, []);
-        let Some(after) = self.rates.of(job, &now).filter(|rate| rate.samples >= self.settings.reports) else { return };
+        let Some(after) = self.rates.of(job, &now).filter(|rate| rate.samples >= self.settings.reports)
+        else {
+            return;
+        };
         let ratio = after.over(&trial.before);
         let name = &view.asked_by(job).name;
         let Ratio { value, half_width } = ratio;
         if !ratio.is_below(1.0) {
             if ratio.is_above(1.0) || after.samples >= 2 * self.settings.reports {
-                reasons.push(format!("{name} stays on its devices: {value:.3} ± {half_width:.3} times as fast as before"));
+                reasons.push(format!(
+                    "{name} stays on its devices: {value:.3} ± {half_width:.3} times as fast as before"
+                ));
                 self.trials.moves.remove(&job);
             }
             return;
@@ -186,7 +194,9 @@ impl Gandiva {
             return None;
         }
         let sum = match self.together(&members) {
-            Some(Ratio { value, half_width }) => format!("{value:.3} ± {half_width:.3} times the throughput of one"),
+            Some(Ratio { value, half_width }) => {
+                format!("{value:.3} ± {half_width:.3} times the throughput of one")
+            }
             None => "not measured yet".to_owned(),
         };
         Some(format!("it is packed with {}, {sum}", others.join(" and ")))

@@ -28,11 +28,25 @@ impl Gandiva {
         let mut groups = self.residents.groups(view);
         groups.sort_by_cached_key(Group::key);
         // Of equal priority, those that go on come first.
-        groups.sort_by_key(|group| (std::cmp::Reverse(group.priority), !self.goes_on(view, group, is_turn)));
+        groups.sort_by_key(|group| {
+            (std::cmp::Reverse(group.priority), !self.keeps_devices(view, group, is_turn))
+        });
         let mut taken: BTreeSet<DeviceId> = BTreeSet::new();
         let mut chosen = BTreeSet::new();
+        // The cores of those that run are there for those that are chosen.
+        let mut draft = view.draft();
+        for (job, _) in self.residents.iter().filter(|(job, _)| is_up(view, *job)) {
+            if let Some(placed) = view.job(job).placed() {
+                draft.give_back(job, &placed.devices, placed.cpus);
+            }
+        }
         for group in groups {
-            if group.devices.iter().all(|device| !taken.contains(device)) && !self.is_skipped(view, &group) {
+            let cpus = cpus(view, &group);
+            if group.devices.iter().all(|device| !taken.contains(device))
+                && draft.has_cpus(&group.devices, cpus)
+                && !self.is_skipped(view, &group)
+            {
+                draft.take_cpus(&group.devices, cpus);
                 taken.extend(&group.devices);
                 chosen.extend(group.members);
             }
@@ -41,7 +55,7 @@ impl Gandiva {
     }
 
     /// Whether a group has its devices and keeps them.
-    fn goes_on(&self, view: &View<'_>, group: &Group, is_turn: bool) -> bool {
+    fn keeps_devices(&self, view: &View<'_>, group: &Group, is_turn: bool) -> bool {
         let up = |job: &JobId| is_up(view, *job);
         if !group.members.iter().any(up) {
             return false;
@@ -79,7 +93,8 @@ impl Gandiva {
             let is_chosen = chosen.contains(&job);
             if waits(view, job) {
                 if is_chosen {
-                    let (devices, plan, cpus) = (resident.devices.clone(), resident.plan, view.asked_by(job).cpus);
+                    let (devices, plan, cpus) =
+                        (resident.devices.clone(), resident.plan, view.asked_by(job).cpus);
                     come.push(Action::Start { job, devices, cpus, plan });
                 }
                 continue;
@@ -100,4 +115,10 @@ impl Gandiva {
         }
         leave.into_iter().chain(come).collect()
     }
+}
+
+/// The cores that each device of a group needs, if any are asked for.
+fn cpus(view: &View<'_>, group: &Group) -> Option<u16> {
+    let asked = group.members.iter().filter_map(|job| view.asked_by(*job).cpus);
+    asked.reduce(u16::saturating_add)
 }
