@@ -66,7 +66,7 @@ impl Halving {
                         None => "no reported loss".into(),
                     };
                     member.out = Some(format!(
-                        "search '{name}': {} with {loss} is number {place} of {all} at {rung} steps, of which {kept} go on",
+                        "search '{name}': {} with {loss} is number {place} of {all} at {rung} steps (kept: {kept})",
                         member.name
                     ));
                 }

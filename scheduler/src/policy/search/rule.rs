@@ -62,7 +62,10 @@ impl Rule {
         let is_halving = self.kind == Kind::Halving;
         ensure!(is_halving || self.eta.is_none(), "eta is of search=halving; write both, or neither");
         ensure!(is_halving || self.rung.is_none(), "rung is of search=halving; write both, or neither");
-        ensure!(!is_halving || self.rung.is_some(), "search=halving needs a rung in steps, such as rung=1000");
+        ensure!(
+            !is_halving || self.rung.is_some(),
+            "search=halving needs a rung in steps, such as rung=1000"
+        );
         ensure!(
             self.kind == Kind::Keep || self.keep.is_none(),
             "keep is of search=keep; write both, or neither"
