@@ -5,13 +5,14 @@ use std::path::Path;
 use front_door::{Door, Said, definition, torch_bin};
 use schema::{
     decision::{self, Happened, JobId, Settled},
-    events::{self, EventLine},
+    events,
     loss_curve::LossCurve,
     rows::{self, Outcome, Status},
     run_dir::RunDir,
     spec::Program,
     steps::job_steps,
     trace::Trace,
+    wire::EventLine,
 };
 
 /// The path of the example that halves searches.
@@ -47,7 +48,8 @@ fn outcomes(run: &RunDir) -> Vec<Outcome> {
 fn a_simulated_search_is_halved_by_its_loss_curves() {
     let door = crate::door();
     let floors = [0.8, 0.3, 0.7, 0.6, 0.2, 0.1, 0.5, 0.4];
-    let member = |(id, floor): (usize, f64)| format!("m{id},0,any,1000,1000000000,rates,0.{id}1,0.01/1/{floor}\n");
+    let member =
+        |(id, floor): (usize, f64)| format!("m{id},0,any,1000,1000000000,rates,0.{id}1,0.01/1/{floor}\n");
     let members: String = floors.into_iter().enumerate().map(member).collect();
     let header = "name,submit_s,job,steps,step_ns,search,learning_rate,loss_curve\n";
     door.write("trace.csv", &format!("{header}{members}other,0,any,50,1000000000,,,\n"));
@@ -67,7 +69,7 @@ fn a_simulated_search_is_halved_by_its_loss_curves() {
         assert_eq!(row.loss, curve(floor).mean(until - 10, until), "{row:?}");
     }
     assert_eq!(found[8].loss, None);
-    let said = door.exits(0, "explain first m0");
+    let said = door.exits(0, "explain first m0 --yes");
     assert!(said.out.contains("reported 100 steps and a loss of 1.3116"), "{}", said.out);
     door.exits(0, "replay first --yes");
 
@@ -76,7 +78,8 @@ fn a_simulated_search_is_halved_by_its_loss_curves() {
     let (before, after) =
         ["trace.csv", "curves.csv"].map(|name| Trace::read(&door.path(name)).unwrap().rows).into();
     for (before, after) in before.iter().zip(&after) {
-        let at = |row: &schema::trace::TraceRow| row.loss_curve.map(|curve| [50, 100, 900].map(|k| curve.at(k)));
+        let at =
+            |row: &schema::trace::TraceRow| row.loss_curve.map(|curve| [50, 100, 900].map(|k| curve.at(k)));
         for (one, other) in at(before).into_iter().flatten().zip(at(after).into_iter().flatten()) {
             assert!((one / other - 1.0).abs() < 0.05, "{before:?} {after:?}");
         }
@@ -85,7 +88,10 @@ fn a_simulated_search_is_halved_by_its_loss_curves() {
     halve(&door, 100, &format!("sim curves.csv {options} --out second"), None);
     assert_eq!(outcomes(&door.run("second")).iter().map(|row| row.steps).collect::<Vec<_>>(), steps);
     door.write("plain.csv", "name,submit_s,job,steps,step_ns\na,0,any,100,1000000000\n");
-    door.exits(0, "sim plain.csv --policy fifo --cluster 1x1 --switch-cost 0s --progress-every 10s --out plain");
+    door.exits(
+        0,
+        "sim plain.csv --policy fifo --cluster 1x1 --switch-cost 0s --progress-every 10s --out plain",
+    );
     let said = door.exits(4, "trace curves plain");
     assert!(said.err.contains("no job of plain has 4 reports of a loss"), "{}", said.err);
 }
@@ -115,16 +121,22 @@ fn losses_and_rates_are_as_on_file(run: &RunDir, rates: &[f64]) {
             match *happened {
                 Happened::Settled { now: Settled::Running, steps, .. } if !is_there => {
                     let (_, _, lines) = of_job.next().expect("it has a launch");
-                    losses = job_steps(std::slice::from_ref(lines), 1).into_iter().map(|step| step.loss).collect();
+                    losses =
+                        job_steps(std::slice::from_ref(lines), 1).into_iter().map(|step| step.loss).collect();
                     (is_there, first, before) = (true, steps, steps);
                 }
                 Happened::Settled { now: Settled::Stopped, .. } | Happened::Failed { .. } => is_there = false,
                 Happened::Progress { steps, loss, .. } => {
-                    let known: Vec<f64> =
-                        losses[(before - first) as usize..(steps - first) as usize].iter().copied().flatten().collect();
+                    let known: Vec<f64> = losses[(before - first) as usize..(steps - first) as usize]
+                        .iter()
+                        .copied()
+                        .flatten()
+                        .collect();
                     let mean = known.iter().sum::<f64>() / known.len() as f64;
                     match loss {
-                        Some(loss) => assert!((loss / mean - 1.0).abs() < 1e-12, "{name}: {loss} is not {mean}"),
+                        Some(loss) => {
+                            assert!((loss / mean - 1.0).abs() < 1e-12, "{name}: {loss} is not {mean}")
+                        }
                         None => assert!(known.is_empty(), "{name} at {steps}: {known:?}"),
                     }
                     (before, reports) = (steps, reports + 1);
@@ -145,7 +157,8 @@ fn a_search_over_learning_rates_is_halved_by_the_losses_of_real_processes() {
     let member = |(id, rate): (usize, f64)| format!("m{id},0,short,600,5000000,rates,{rate}\n");
     let members: String = rates.into_iter().enumerate().map(member).collect();
     door.write("trace.csv", &format!("name,submit_s,job,steps,step_ns,search,learning_rate\n{members}"));
-    let options = "--device cpu:0,cpu:1 --catalog catalog.toml --progress-every 200ms --switch-cost 50ms --yes";
+    let options =
+        "--device cpu:0,cpu:1 --catalog catalog.toml --progress-every 200ms --switch-cost 50ms --yes";
     if halve(&door, 60, &format!("run trace.csv {options} --out r"), None).is_none() {
         return;
     }

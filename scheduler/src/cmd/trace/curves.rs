@@ -55,7 +55,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     ));
     args.shaped.finish(rows, Clock::default(), |row| match row.step_ns {
         Some(step_ns) => Ok(step_ns as f64),
-        None => anyhow::bail!("{}: the trace has no time of a step, so that its load is not known; remove --load", row.name),
+        None => anyhow::bail!(
+            "{}: the trace has no time of a step, so that its load is not known; remove --load",
+            row.name
+        ),
     })
 }
 
