@@ -47,11 +47,17 @@ pub fn fit(reports: &[ReportedLoss]) -> Option<LossFit> {
         let problem = Problem::new(&reports, last, highest, start(&reports, last, highest, share * lowest));
         let (solved, report) = LevenbergMarquardt::new().minimize(problem);
         let [b0, b1, b2] = solved.roots.map(|root| root * root).into();
-        let curve = LossCurve::new(b0 / last / highest, b1 / highest, b2 * highest).ok()?;
+        let [b0, b1, b2] = [b0 / last / highest, b1 / highest, b2 * highest].map(rounded);
+        let curve = LossCurve::new(b0, b1, b2).ok()?;
         let rms_error = (2.0 * report.objective_function / solved.steps).sqrt() * highest;
         rms_error.is_finite().then_some(LossFit { curve, rms_error })
     });
     fits.min_by(|one, other| one.rms_error.total_cmp(&other.rms_error))
+}
+
+/// The number with the digits that a fit may have, and 0 for one that does not matter.
+fn rounded(number: f64) -> f64 {
+    if number < 1e-12 { 0.0 } else { format!("{number:.5e}").parse().unwrap_or(number) }
 }
 
 /// The roots of the parameters of the line through the inverses of losses above `b2`, in units of the last step and the highest loss.
