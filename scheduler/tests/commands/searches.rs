@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use front_door::{Door, Said, definition, torch_bin};
+use front_door::{Background, Door, Said, definition, torch_bin, wait_until};
+use rustix::process::Signal;
 use schema::{
     decision::{self, Happened, JobId, Settled},
-    events,
+    events::EventReader,
     loss_curve::LossCurve,
     rows::{self, Outcome, Status},
     run_dir::RunDir,
@@ -109,7 +110,12 @@ fn losses_and_rates_are_as_on_file(run: &RunDir, rates: &[f64]) {
             let Program::Training(training) = &spec.program else { panic!("{spec:?}") };
             let number = names.iter().position(|name| *name == spec.cell).expect("it is a job");
             assert_eq!(training.workload.optimizer.learning_rate(), rates[number], "{launch}");
-            let lines = events::read(&run.events_path(&launch, 0), 0).expect("events read");
+            let mut lines = Vec::new();
+            // What was killed may have left a part of a line.
+            EventReader::open(&run.events_path(&launch, 0), 0)
+                .expect("it is there")
+                .poll(&mut lines)
+                .expect("it reads");
             (launch, spec.cell, lines)
         })
         .collect();
@@ -173,6 +179,33 @@ fn a_search_over_learning_rates_is_halved_by_the_losses_of_real_processes() {
     assert!(found[0].steps >= 120 && found[1].steps >= 60 && found[3].steps >= 60, "{found:?}");
     losses_and_rates_are_as_on_file(&run, &rates);
     door.exits(0, "replay r --yes");
+}
+
+/// The loss of the steps that were not reported when the scheduler was killed is reported when the run goes on.
+#[test]
+fn a_resumed_run_goes_on_with_its_learning_rates_and_reports_what_was_left() {
+    let door = crate::door();
+    door.write("catalog.toml", &definition("short", "step_us = 5000, busy_percent = 0"));
+    let rates = [0.05, 0.1];
+    let member = |(id, rate): (usize, f64)| format!("m{id},0,short,400,5000000,rates,{rate}\n");
+    let members: String = rates.into_iter().enumerate().map(member).collect();
+    door.write("trace.csv", &format!("name,submit_s,job,steps,step_ns,search,learning_rate\n{members}"));
+    let options =
+        "--device cpu:0,cpu:1 --catalog catalog.toml --progress-every 300ms --checkpoint-every 400ms";
+    let run = format!("run trace.csv {options} --policy fifo --switch-cost 50ms --out r");
+    let mut sched = Background::start(door.command(&run));
+    let journal = door.path("r/decisions.jsonl");
+    let reports = || std::fs::read_to_string(&journal).unwrap_or_default().matches("\"loss\"").count();
+    wait_until("both jobs have reported twice", || reports() >= 4);
+    sched.send(Signal::KILL);
+    sched.wait();
+    door.wait_until_nothing_is_left();
+    door.exits(0, "run --resume r");
+    let run = door.run("r");
+    let found = outcomes(&run);
+    assert!(found.iter().all(|row| row.status == Status::Ok && row.starts == 2), "{found:?}");
+    losses_and_rates_are_as_on_file(&run, &rates);
+    door.exits(0, "replay r");
 }
 
 /// A rate that is far too small learns nothing in these steps, and one that is far too large diverges.
