@@ -43,6 +43,25 @@ fn outcomes(run: &RunDir) -> Vec<Outcome> {
     rows::read(&run.outcomes_path()).expect("outcomes.csv reads back")
 }
 
+#[test]
+fn a_trace_of_searches_has_a_member_for_each_learning_rate() {
+    let door = crate::door();
+    let jobs = "--jobs 2 --every 10s --length fixed:50 --step-time 1s --seed 3";
+    door.exits(0, &format!("trace make any {jobs} --learning-rates 0.1,1e-3 --out t.csv"));
+    let rows = Trace::read(&door.path("t.csv")).unwrap().rows;
+    let of =
+        |row: &schema::trace::TraceRow| (row.name.clone(), row.search.clone().unwrap(), row.learning_rate);
+    let expected =
+        [("any-0", "0.1", 0.1), ("any-0", "0.001", 0.001), ("any-1", "0.1", 0.1), ("any-1", "0.001", 0.001)]
+            .map(|(search, rate, number)| (format!("{search}-lr{rate}"), search.to_owned(), Some(number)));
+    assert_eq!(rows.iter().map(of).collect::<Vec<_>>(), expected);
+    assert!(rows[0].submit_s == rows[1].submit_s && rows[1].submit_s < rows[2].submit_s);
+    let said = door.exits(2, &format!("trace make any {jobs} --learning-rates 0"));
+    assert!(said.err.contains("'0' is not a number above 0"), "{}", said.err);
+    let said = door.exits(2, &format!("trace make any {jobs} --learning-rates 0.1,0.1"));
+    assert!(said.err.contains("'any-0-lr0.1' stands in line 2 already"), "{}", said.err);
+}
+
 /// Eight members on three devices, of which the sixth is the best, and a job that is no member. Curves are fitted to the reports of the
 /// simulation, and the simulation with these decides alike.
 #[test]

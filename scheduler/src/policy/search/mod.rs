@@ -111,8 +111,9 @@ impl Searches {
         for name in changed {
             let Some(search) = self.searches.get_mut(name) else { continue };
             search.decide(name, &self.rule);
+            let favoured = self.rule.kept().map(|kept| search.best(kept)).unwrap_or_default();
             for (&id, member) in &search.members {
-                let standing = search.standing(id, member, &self.rule);
+                let standing = search.standing(id, member, &favoured);
                 if standing == Standing::Free {
                     self.standings.remove(&id);
                 } else {
@@ -173,24 +174,24 @@ impl Search {
         Some((id, format!("search '{name}': {of} has reached a loss of {loss:.4} after {steps} steps")))
     }
 
-    fn standing(&self, id: JobId, member: &Member, rule: &Rule) -> Standing {
+    fn standing(&self, id: JobId, member: &Member, favoured: &BTreeSet<JobId>) -> Standing {
         let is_held = || self.halving.as_ref().is_some_and(|halving| halving.holds(id, member.steps));
-        match (&member.out, rule.kept()) {
+        match member.out {
             _ if !member.is_live() => Standing::Free,
-            (Some(_), _) => Standing::Held,
-            _ if self.over.is_some() => Standing::Free,
-            (None, Some(kept)) if self.is_among_best(id, member, kept) => Standing::Favoured,
-            _ if is_held() => Standing::Held,
-            _ => Standing::Free,
+            Some(_) => Standing::Held,
+            None if self.over.is_some() => Standing::Free,
+            None if favoured.contains(&id) => Standing::Favoured,
+            None if is_held() => Standing::Held,
+            None => Standing::Free,
         }
     }
 
-    /// Whether a member is one of this many live members with the lowest losses. Ties go by job number.
-    fn is_among_best(&self, id: JobId, member: &Member, kept: usize) -> bool {
-        let Some(loss) = member.loss else { return false };
-        let is_better = |(other, of): (&JobId, &Member)| {
-            of.is_live() && of.loss.is_some_and(|its| its.total_cmp(&loss).then(other.cmp(&id)).is_lt())
-        };
-        self.members.iter().filter(|member| is_better(*member)).take(kept).count() < kept
+    /// This many of the live members, those with the lowest losses. Ties go by job number.
+    fn best(&self, number: usize) -> BTreeSet<JobId> {
+        let live = self.members.iter().filter(|(_, member)| member.is_live());
+        let mut losses: Vec<(f64, JobId)> =
+            live.filter_map(|(id, member)| Some((member.loss?, *id))).collect();
+        losses.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
+        losses.into_iter().take(number).map(|(_, id)| id).collect()
     }
 }

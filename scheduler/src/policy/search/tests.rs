@@ -183,6 +183,18 @@ fn members_compete_with_those_of_their_search_alone() {
     assert!(outcomes.iter().all(|row| row.steps == 50) && reasons.is_empty(), "{outcomes:?}");
 }
 
+/// It arrives when the others are on their way from the first rung to the second, and is compared at the second.
+#[test]
+fn a_late_member_joins_the_others_at_their_next_rung() {
+    let mut members: Vec<JobRequest> =
+        (0..).zip([0.1, 0.2, 0.3, 0.4, 0.05]).map(|(id, floor)| member(id, floor, 300)).collect();
+    members[4].arrival = Nanos(120 * SECOND.0);
+    let (outcomes, _, reasons) = simulated(&members, 5, "search=halving:rung=100");
+    assert_eq!(outcomes.iter().map(|row| row.steps).collect::<Vec<_>>(), [200, 200, 100, 100, 300]);
+    assert_eq!(outcomes[0].end_ns, Some(320 * SECOND.0), "it has waited for the late one");
+    assert_eq!(reasons.len(), 2, "{reasons:?}");
+}
+
 #[test]
 fn the_best_are_favoured_and_the_target_ends_the_search() {
     let floors = [0.4, 0.1, 0.3, 0.2];
