@@ -33,6 +33,7 @@ mod queue;
 mod ranking;
 mod round;
 mod rubick;
+mod search;
 mod settings;
 mod sia;
 mod sjf;

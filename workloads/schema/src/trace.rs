@@ -12,6 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::{
     job::Job,
     lines,
+    loss_curve::LossCurve,
     rows::{self, RowError, words},
 };
 
@@ -68,6 +69,12 @@ pub struct TraceRow {
     pub submit_utc: Option<String>,
     /// Step time alone on what it asks for, if the trace has one from another source.
     pub step_ns: Option<u64>,
+    /// The search over hyper-parameters of which it is a member.
+    pub search: Option<String>,
+    /// The learning rate; if absent, that of its workload.
+    pub learning_rate: Option<f64>,
+    /// The losses that it reports in a simulation; if absent, none.
+    pub loss_curve: Option<LossCurve>,
 }
 
 words! {
@@ -133,6 +140,21 @@ impl TraceRow {
         }
         if self.steps_regex.is_some() && self.command.is_none() {
             return problem("steps_regex", "says something of commands alone; leave it empty");
+        }
+        for (column, is_given) in [
+            ("search", self.search.is_some()),
+            ("learning_rate", self.learning_rate.is_some()),
+            ("loss_curve", self.loss_curve.is_some()),
+        ] {
+            if is_given && self.command.is_some() {
+                return problem(
+                    column,
+                    "says something of jobs of the catalog, and this is a command; leave it empty",
+                );
+            }
+        }
+        if let Some(rate) = self.learning_rate.filter(|rate| !rate.is_finite() || *rate <= 0.0) {
+            return Some(("learning_rate", format!("is {rate}; write a finite number above 0")));
         }
         for (column, value) in [
             ("steps", self.steps),
@@ -291,6 +313,7 @@ fn hexadecimal<'a>(header: &'a csv::StringRecord, record: &csv::StringRecord) ->
         "priority",
         "weight",
         "step_ns",
+        "learning_rate",
     ];
     let mut cells = header.iter().zip(record).filter(|(column, _)| numbers.contains(column));
     cells.find_map(|(column, cell)| Some((column, rows::hexadecimal(cell)?)))
@@ -313,6 +336,7 @@ fn no_row(
         cells().find_map(|(number, (column, cell))| match column {
             "job" => cell.parse::<Job>().is_err().then_some(number),
             "class" => cell.parse::<Class>().is_err().then_some(number),
+            "loss_curve" if !cell.is_empty() => cell.parse::<LossCurve>().is_err().then_some(number),
             _ => None,
         })
     };

@@ -6,6 +6,7 @@
 //! * Where jobs take turns, one joins another if both do more work together than in turns (`packing.rs`).
 //! * Jobs migrate to devices that are less loaded, to fewer nodes, and away from nodes that are mostly free (`moving.rs`).
 //! * Elastic jobs take free devices of their node, and give them back at once when a job comes (`growth.rs`).
+//! * Members of a search over hyper-parameters take turns, and are ended by a rule on their losses (`search/`).
 //! * Packs, moves and growth are compared with the rates before, and undone if worse (`rates.rs`, `trials.rs`).
 //!
 //! The paper looks at a job from outside, by the minima of its memory; here jobs report their steps, so that the policy needs reports of
@@ -42,9 +43,10 @@ use super::{
     Decision, Policy,
     elastic::Rounds,
     kinds::{Kind, Kinds},
+    search::{Searches, Standing},
 };
 use crate::{
-    cluster::JobId,
+    cluster::{Action, JobId},
     job::State,
     view::{Change, View},
 };
@@ -58,6 +60,7 @@ pub(super) struct Gandiva {
     rates: Rates,
     trials: Trials,
     kinds: Kinds,
+    searches: Searches,
     /// The kinds of the jobs that have arrived and not ended.
     kind_of: BTreeMap<JobId, Kind>,
     /// Jobs of which an action was refused since the last turn. They are left out until the next one.
@@ -70,6 +73,7 @@ impl Gandiva {
     pub(super) fn new(settings: Settings) -> Gandiva {
         Gandiva {
             turns: Rounds::new(settings.quantum),
+            searches: Searches::new(settings.search.clone()),
             settings,
             residents: Residents::default(),
             queue: BTreeSet::new(),
@@ -190,6 +194,22 @@ impl Gandiva {
         }
     }
 
+    /// The members of searches that are to end.
+    fn end_members(&mut self, view: &View<'_>, reasons: &mut Vec<String>) -> BTreeSet<JobId> {
+        let ended = self.searches.refresh(view);
+        reasons.extend(ended.iter().map(|(_, reason)| reason.clone()));
+        // A member that waits for others, or runs exclusively, is in no pack.
+        let packed = self
+            .residents
+            .iter()
+            .filter(|(job, of)| of.group != *job || self.residents.members(*job).count() > 1);
+        let apart: Vec<JobId> =
+            packed.map(|(job, _)| job).filter(|job| self.searches.standing(*job) != Standing::Free).collect();
+        apart.into_iter().for_each(|job| self.residents.separate(job));
+        self.drop_lone_packs();
+        ended.into_iter().map(|(job, _)| job).collect()
+    }
+
     /// Whether time changes what happens next: groups take turns, or jobs wait that are placed otherwise after some time.
     fn goes_on(&self, view: &View<'_>) -> bool {
         let suspended = |(job, _): (JobId, _)| !is_up(view, job);
@@ -228,8 +248,10 @@ impl Policy for Gandiva {
         if self.settings.packs && is_turn {
             self.begin_packs(view, &mut reasons);
         }
-        let chosen = self.choose(view, is_turn);
-        let actions = self.pursue(view, &chosen);
+        let ended = self.end_members(view, &mut reasons);
+        let chosen = self.choose(view, is_turn, &ended);
+        let over = ended.iter().map(|job| Action::End { job: *job });
+        let actions: Vec<Action> = over.chain(self.pursue(view, &chosen, &ended)).collect();
         if reasons.is_empty() && is_turn && !actions.is_empty() {
             reasons.push("turns".into());
         }

@@ -7,6 +7,7 @@
 //! moves there, if that takes no longer than a quantum.
 
 use super::{
+    super::search::Standing,
     Gandiva,
     residents::{Group, is_up, waits},
 };
@@ -70,7 +71,7 @@ impl Gandiva {
     fn can_be_packed(&self, view: &View<'_>, job: JobId) -> bool {
         let is_suspended =
             waits(view, job) || view.job(job).placed().is_some_and(|placed| placed.phase == Phase::Paused);
-        is_suspended && self.is_known_alone(job)
+        is_suspended && self.is_known_alone(job) && self.searches.standing(job) == Standing::Free
     }
 
     /// Whether a group runs where others wait for a turn, and was measured.
@@ -80,7 +81,10 @@ impl Gandiva {
             _ => self.together(&group.members).is_some(),
         };
         is_known
-            && group.members.iter().all(|job| is_up(view, *job))
+            && group
+                .members
+                .iter()
+                .all(|job| is_up(view, *job) && self.searches.standing(*job) == Standing::Free)
             && !self.is_on_trial(view, group.first)
             && group.members.len() < view.jobs_per_device as usize
             && group.devices.iter().any(|device| self.residents.is_contended(*device))

@@ -16,7 +16,11 @@ use std::cmp::Reverse;
 
 use schema::placement::Placement;
 
-use super::{super::ranking::Need, Gandiva, residents::Residents};
+use super::{
+    super::{ranking::Need, search::Standing},
+    Gandiva,
+    residents::Residents,
+};
 use crate::{
     cluster::JobId,
     topology::{DeviceId, NodeId},
@@ -146,15 +150,19 @@ impl Gandiva {
         })
     }
 
-    /// How busy a device would be for a job: the weight of the residents of its priority or a higher one, and of all.
+    /// How busy a device would be for a job: the weight of the residents of its priority or a higher one, and of all. A resident that runs
+    /// exclusively leaves it nothing.
     pub(super) fn load(&self, view: &View<'_>, device: DeviceId, job: JobId) -> Load {
         let own = view.asked_by(job).priority;
-        let mut load = (0, 0);
-        for asked in
-            self.residents.on(device).iter().filter(|other| **other != job).map(|other| view.asked_by(*other))
-        {
-            load.0 += if asked.priority >= own { asked.weight } else { 0 };
-            load.1 += asked.weight;
+        let mut load: Load = (0, 0);
+        for &other in self.residents.on(device).iter().filter(|other| **other != job) {
+            let asked = view.asked_by(other);
+            let weight = match self.searches.standing(other) {
+                Standing::Favoured => EXCLUSIVE,
+                _ => asked.weight,
+            };
+            load.0 = load.0.saturating_add(if asked.priority >= own { weight } else { 0 });
+            load.1 = load.1.saturating_add(weight);
         }
         load
     }
@@ -162,6 +170,9 @@ impl Gandiva {
 
 /// The weight of the residents of a device that are not less important than a job, and the weight of all.
 pub(super) type Load = (u32, u32);
+
+/// The weight of a resident that runs exclusively, which is above that of any number of others.
+const EXCLUSIVE: u32 = 1 << 24;
 
 fn candidate(view: &View<'_>, residents: &Residents, node: NodeId) -> Candidate {
     let first = view.topology.nodes()[node.0 as usize].first.0;

@@ -3,7 +3,7 @@
 use anyhow::{bail, ensure};
 use schema::units::Nanos;
 
-use super::super::settings::split;
+use super::super::{search::Rule, settings::split};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::policy) struct Settings {
@@ -22,10 +22,12 @@ pub(in crate::policy) struct Settings {
     pub(super) reports: usize,
     /// The largest share of its time that a job may lose by moves that do not give it a free device.
     pub(super) moves: f64,
+    /// What is done with the members of searches.
+    pub(super) search: Rule,
 }
 
 impl Settings {
-    pub(in crate::policy) const USAGE: &str = "[:quantum=TIME][:slice=off][:pack=off][:migrate=off][:grow=off][:idle=TIME][:relax=TIME][:reports=N][:moves=SHARE]";
+    pub(in crate::policy) const USAGE: &str = "[:quantum=TIME][:slice=off][:pack=off][:migrate=off][:grow=off][:idle=TIME][:relax=TIME][:reports=N][:moves=SHARE][:search=halving|keep|off][:eta=N][:rung=STEPS][:keep=M][:target=LOSS]";
 
     /// Parses the settings that follow the name. Without `idle` it is the quantum, and without `relax` ten times the quantum.
     pub(in crate::policy) fn parse(text: &str) -> anyhow::Result<Settings> {
@@ -39,9 +41,13 @@ impl Settings {
             relax: Nanos::ZERO,
             reports: 5,
             moves: 0.03,
+            search: Rule::default(),
         };
         let (mut idle, mut relax) = (None, None);
         for setting in split(text)? {
+            if made.search.set(&setting)? {
+                continue;
+            }
             match setting.key {
                 "quantum" => made.quantum = setting.time()?,
                 "slice" => made.slices = setting.is_on()?,
@@ -59,6 +65,7 @@ impl Settings {
                 key => bail!("there is no setting '{key}'"),
             }
         }
+        made.search.check()?;
         ensure!(made.quantum >= Nanos(Nanos::SECOND.0 / 10), "quantum needs at least 100ms");
         ensure!(
             made.slices || !made.packs,

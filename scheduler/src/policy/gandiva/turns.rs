@@ -7,11 +7,12 @@
 //! The weight of a pack is that of its members together. A group in whose slice less than half a quantum has passed, because its start
 //! took long, goes on through the next turn.
 
-use std::collections::BTreeSet;
+use std::{cmp::Reverse, collections::BTreeSet};
 
 use schema::{suspension::Suspension, units::Nanos};
 
 use super::{
+    super::search::Standing,
     Gandiva,
     residents::{Group, is_up, waits},
 };
@@ -23,13 +24,17 @@ use crate::{
 };
 
 impl Gandiva {
-    /// The jobs that are to run now.
-    pub(super) fn choose(&self, view: &View<'_>, is_turn: bool) -> BTreeSet<JobId> {
+    /// The jobs that are to run now, without those that are to end.
+    pub(super) fn choose(&self, view: &View<'_>, is_turn: bool, ended: &BTreeSet<JobId>) -> BTreeSet<JobId> {
         let mut groups = self.residents.groups(view);
+        groups.retain(|group| group.members.iter().all(|job| !ended.contains(job)));
+        groups.retain(|group| !self.has(group, Standing::Held));
         groups.sort_by_cached_key(Group::key);
         // Of equal priority, those that go on come first.
+        // Of equal priority, the best members of searches come first, and then those that go on.
         groups.sort_by_key(|group| {
-            (std::cmp::Reverse(group.priority), !self.keeps_devices(view, group, is_turn))
+            let is_favoured = self.has(group, Standing::Favoured);
+            (Reverse(group.priority), !is_favoured, !self.keeps_devices(view, group, is_turn))
         });
         let mut taken: BTreeSet<DeviceId> = BTreeSet::new();
         let mut chosen = BTreeSet::new();
@@ -52,6 +57,11 @@ impl Gandiva {
             }
         }
         chosen
+    }
+
+    /// Whether a member of the group has this standing in its search.
+    fn has(&self, group: &Group, standing: Standing) -> bool {
+        group.members.iter().any(|job| self.searches.standing(*job) == standing)
     }
 
     /// Whether a group has its devices and keeps them.
@@ -87,9 +97,14 @@ impl Gandiva {
 
     /// Makes the actions after which the chosen jobs run on the devices of their residence, and no others run. Those that leave come
     /// first.
-    pub(super) fn pursue(&self, view: &View<'_>, chosen: &BTreeSet<JobId>) -> Vec<Action> {
+    pub(super) fn pursue(
+        &self,
+        view: &View<'_>,
+        chosen: &BTreeSet<JobId>,
+        ended: &BTreeSet<JobId>,
+    ) -> Vec<Action> {
         let (mut leave, mut come) = (Vec::new(), Vec::new());
-        for (job, resident) in self.residents.iter() {
+        for (job, resident) in self.residents.iter().filter(|(job, _)| !ended.contains(job)) {
             let is_chosen = chosen.contains(&job);
             if waits(view, job) {
                 if is_chosen {
