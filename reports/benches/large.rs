@@ -240,6 +240,7 @@ fn outcome(job: u32, submit: u64, start: u64, length: u64) -> Outcome {
         steps: 1,
         steps_asked: Some(1),
         steps_lost: 0,
+        loss: None,
         predicted_jct_ns: None,
         status: Status::Ok,
         err: None,

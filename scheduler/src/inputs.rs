@@ -81,6 +81,9 @@ pub fn jobs(
             priority: row.priority,
             recurring_job: row.recurring_job.clone(),
             submitted_at: row.submitted_at(),
+            search: row.search.clone(),
+            learning_rate: row.learning_rate,
+            loss_curve: row.loss_curve,
             step_ns: row.step_ns,
         })
     };

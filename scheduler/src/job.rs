@@ -3,7 +3,10 @@
 use std::{borrow::Cow, fmt, time::SystemTime};
 
 use model::{Subject, TraceTime};
-use schema::{device::Device, job::command_name, plan::Plan, rows::ErrorKind, trace::Class, units::Nanos};
+use schema::{
+    device::Device, job::command_name, loss_curve::LossCurve, plan::Plan, rows::ErrorKind, trace::Class,
+    units::Nanos,
+};
 
 use crate::{
     cluster::{JobId, Share},
@@ -46,6 +49,13 @@ pub struct JobRequest {
     pub recurring_job: Option<String>,
     /// The date and time of the arrival where the trace was recorded.
     pub submitted_at: Option<SystemTime>,
+    /// The search over hyper-parameters of which the job is a member.
+    pub search: Option<String>,
+    /// The learning rate of the job. `None` for that of its workload. It does not change the time of a step, so that rows, models and
+    /// packs do not ask for it.
+    pub learning_rate: Option<f64>,
+    /// The losses that the job reports in a simulation. `None` if it reports none.
+    pub loss_curve: Option<LossCurve>,
     /// The time of a step of the job alone on what it asks for, if the trace gives it. A model is asked with
     /// [`JobRequest::subject`].
     pub step_ns: Option<u64>,
@@ -136,6 +146,9 @@ pub struct Job {
     pub measured: Option<MeasuredStep>,
     /// The time of the last throttle. A step time is not measured from an earlier report, because the job had another rate then.
     pub rate_since: Nanos,
+    /// The last report of a training loss: the mean of the steps since the report before, `None` if none of them had a finite one. A
+    /// report without a new step leaves it as it was.
+    pub loss: Option<f64>,
     pub account: Account,
     /// The number of failures after which the job was put back into the queue and that count as retries.
     pub retries: u32,
@@ -158,6 +171,7 @@ impl Job {
             steps_at: arrival,
             measured: None,
             rate_since: arrival,
+            loss: None,
             account: Account::default(),
             retries: 0,
         }

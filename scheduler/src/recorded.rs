@@ -112,7 +112,7 @@ impl Recorded {
                     Settled::Paused | Settled::Stopped => self.left(*job, at),
                 }
             }
-            Happened::Progress { job, steps } => {
+            Happened::Progress { job, steps, .. } => {
                 self.trained(*job, at, *steps);
                 self.report(*job, at, *steps);
             }
@@ -316,7 +316,7 @@ mod tests {
         let [first, second] = [JobId(0), JobId(1)];
         let start = |job| Action::Start { job, devices: vec![DeviceId(0)], cpus: None, plan: None };
         let runs = |job| Happened::Settled { job, now: Settled::Running, steps: 0 };
-        let progress = |job, steps| Happened::Progress { job, steps };
+        let progress = |job, steps| Happened::Progress { job, steps, loss: None };
         let fails =
             Happened::Failed { job: first, steps: 0, kind: ErrorKind::Crashed, detail: String::new() };
         let recorded = recorded(vec![
@@ -343,7 +343,7 @@ mod tests {
     fn a_job_that_is_throttled_does_not_show_the_time_of_its_steps() {
         let job = JobId(0);
         let throttle = |share| Action::Throttle { job, share: Share::new(share).expect("it is a share") };
-        let progress = |steps| Happened::Progress { job, steps };
+        let progress = |steps| Happened::Progress { job, steps, loss: None };
         let start = Action::Start { job, devices: vec![DeviceId(0)], cpus: None, plan: None };
         let recorded = recorded(vec![
             (0, vec![], vec![start]),

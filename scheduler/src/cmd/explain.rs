@@ -131,6 +131,9 @@ fn event(happened: &Happened) -> String {
         Happened::Settled { now: Settled::Running, steps, .. } => format!("runs from step {steps}"),
         Happened::Settled { now: Settled::Paused, steps, .. } => format!("paused at step {steps}"),
         Happened::Settled { now: Settled::Stopped, steps, .. } => format!("stopped at step {steps}"),
+        Happened::Progress { steps, loss: Some(loss), .. } => {
+            format!("reported {steps} steps and a loss of {loss:.4}")
+        }
         Happened::Progress { steps, .. } => format!("reported {steps} steps"),
         Happened::Finished { steps, .. } => format!("finished after {steps} steps"),
         Happened::Failed { steps, detail, .. } => format!("failed, {steps} steps are kept: {detail}"),

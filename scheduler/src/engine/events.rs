@@ -35,7 +35,7 @@ impl Engine<'_> {
                     self.changes.push(Change::Waits(job));
                 }
             }
-            Happened::Progress { job, steps } => {
+            Happened::Progress { job, steps, loss } => {
                 let runs = self.placed_at(job)?.phase == Phase::Running;
                 let before = &self.jobs[job.0 as usize];
                 let last = (before.steps, before.steps_at);
@@ -43,6 +43,9 @@ impl Engine<'_> {
                 let (done, passed) =
                     (steps.saturating_sub(before.steps), now.saturating_sub(before.steps_at));
                 self.set_steps(job, steps)?;
+                if done > 0 || loss.is_some() {
+                    self.jobs[job.0 as usize].loss = loss;
+                }
                 if runs && is_one_rate && done > 0 && passed > Nanos::ZERO {
                     let step_ns = passed.0 as f64 / done as f64;
                     self.jobs[job.0 as usize].measured = Some(MeasuredStep { step_ns, at: now });

@@ -80,6 +80,7 @@ fn outcome(
         steps: job.steps,
         steps_asked: asked.steps,
         steps_lost: account.steps_lost,
+        loss: job.loss,
         predicted_jct_ns: None,
         status,
         err,

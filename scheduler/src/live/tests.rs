@@ -48,6 +48,9 @@ fn asked(id: u32, steps: Option<u64>) -> JobRequest {
         priority: 0,
         recurring_job: None,
         submitted_at: None,
+        search: None,
+        learning_rate: None,
+        loss_curve: None,
         step_ns: None,
     }
 }
@@ -134,7 +137,11 @@ fn a_view_says_where_all_jobs_are_and_a_turn_what_changed() {
             ],
         ),
         (
-            turn(Happened::Progress { job: JobId(0), steps: 50 }, vec![Action::Pause { job: JobId(0) }], ""),
+            turn(
+                Happened::Progress { job: JobId(0), steps: 50, loss: None },
+                vec![Action::Pause { job: JobId(0) }],
+                "",
+            ),
             vec!["[5.00 s] pause j0"],
         ),
         (turn(Happened::Deadline, Vec::new(), ""), Vec::new()),

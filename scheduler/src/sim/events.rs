@@ -43,7 +43,7 @@ impl Event {
             Event::Back(device) => Happened::DeviceBack { device }.rank(),
             Event::Boundary(job, _) => Happened::Settled { job, now: Settled::Paused, steps: 0 }.rank(),
             Event::Settle(job, _, now) => Happened::Settled { job, now, steps: 0 }.rank(),
-            Event::Tell(job, _) => Happened::Progress { job, steps: 0 }.rank(),
+            Event::Tell(job, _) => Happened::Progress { job, steps: 0, loss: None }.rank(),
         }
     }
 }

@@ -51,6 +51,7 @@ impl Sim<'_> {
         launch.launches += 1;
         launch.began = None;
         launch.reported = ReportedSteps(launch.saved.unwrap_or(0));
+        launch.losses_until = launch.reported.0;
         self.begin_after_others(id, takes);
         Ok(())
     }
@@ -186,9 +187,11 @@ impl Sim<'_> {
         let launch = self.launch(id);
         let steps = whole(launch.stretch.steps);
         let kept = if is_written { steps } else { launch.saved.unwrap_or(0) };
-        let progress = launch.reported.before_loss(id, steps, kept)?;
+        if !launch.reported.is_due_before_loss(steps, kept) {
+            return None;
+        }
         self.queue.plan(now, event);
-        Some(progress)
+        Some(self.progress(id, steps))
     }
 
     /// The launch is gone, whatever it was doing.

@@ -43,6 +43,8 @@ pub(super) struct SimulatedLaunch {
     /// Steps that its last checkpoint holds, where it has one.
     pub(super) saved: Option<u64>,
     pub(super) reported: ReportedSteps,
+    /// Its steps up to which losses were reported.
+    pub(super) losses_until: u64,
     pub(super) launches: u32,
     pub(super) switches: u32,
     /// The number of switches to each state that were ordered.

@@ -52,9 +52,15 @@ impl Sim<'_> {
     pub(super) fn tell(&mut self, id: JobId) -> Happened {
         self.plan_to_tell(id);
         let steps = whole(self.steps_at(id, self.now));
-        let launch = self.launch(id);
-        launch.reported = ReportedSteps(steps);
-        Happened::Progress { job: id, steps }
+        self.launch(id).reported = ReportedSteps(steps);
+        self.progress(id, steps)
+    }
+
+    /// The report of a job that has done this number of steps, with the mean loss of those since its last report by its curve.
+    pub(super) fn progress(&mut self, id: JobId, steps: u64) -> Happened {
+        let before = std::mem::replace(&mut self.launch(id).losses_until, steps);
+        let loss = self.asked[id.0 as usize].loss_curve.and_then(|curve| curve.mean(before, steps));
+        Happened::Progress { job: id, steps, loss }
     }
 
     /// The steps that a job that trains has done by a time of its stretch, with a fraction.

@@ -36,18 +36,21 @@ impl<L: Launcher> Testbed<L> {
             return Some(progress);
         }
         let (_, mut happened) = self.pending.remove(index);
-        self.update_steps(&mut happened);
+        self.update_report(&mut happened);
         self.note(&happened);
         Some(happened)
     }
 
-    /// Sets the steps of a launch that goes on to those that are known by now.
-    fn update_steps(&self, happened: &mut Happened) {
+    /// Sets the steps of a launch that goes on to those that are known by now, and takes their loss if progress is reported.
+    fn update_report(&mut self, happened: &mut Happened) {
         if let Happened::Settled { job, now: Settled::Running | Settled::Paused, steps }
-        | Happened::Progress { job, steps } = happened
+        | Happened::Progress { job, steps, .. } = happened
             && let Some(launch) = self.placed.get(job).and_then(|placed| placed.launch)
         {
             *steps = self.launcher.steps(launch);
+            if let Happened::Progress { loss, .. } = happened {
+                *loss = self.launcher.take_loss(launch);
+            }
         }
     }
 
@@ -70,8 +73,10 @@ impl<L: Launcher> Testbed<L> {
             _ => return None,
         };
         let placed = self.placed.get_mut(&job)?;
-        let steps = self.launcher.steps(placed.launch?);
-        placed.reported.before_loss(job, steps, kept)
+        let launch = placed.launch?;
+        let steps = self.launcher.steps(launch);
+        let is_due = placed.reported.is_due_before_loss(steps, kept);
+        is_due.then(|| Happened::Progress { job, steps, loss: self.launcher.take_loss(launch) })
     }
 
     /// The next arrival and reports of progress whose time has come.
@@ -86,7 +91,7 @@ impl<L: Launcher> Testbed<L> {
         let Some(every) = self.progress_every else { return };
         for (&job, placed) in &mut self.placed {
             let Some(at) = placed.next_progress.filter(|at| *at <= self.now) else { continue };
-            self.pending.push((at, Happened::Progress { job, steps: placed.reported.0 }));
+            self.pending.push((at, Happened::Progress { job, steps: placed.reported.0, loss: None }));
             // A late report does not bring several at once.
             placed.next_progress = Some(next_multiple(at, every, self.now));
         }
@@ -118,7 +123,7 @@ impl<L: Launcher> Testbed<L> {
                 self.pending.retain(|(_, pending)| pending.job() != Some(job));
                 self.left(job);
             }
-            Happened::Progress { job, steps } => {
+            Happened::Progress { job, steps, .. } => {
                 if let Some(placed) = self.placed.get_mut(&job) {
                     placed.reported = ReportedSteps(steps);
                 }

@@ -46,6 +46,10 @@ pub trait Launcher {
     /// Steps that its job has done, as far as is known.
     fn steps(&self, launch: Member) -> u64;
 
+    /// The mean training loss of the steps that all ranks of a launch have done since it was last taken. `None` if none of them had a
+    /// finite one.
+    fn take_loss(&mut self, launch: Member) -> Option<f64>;
+
     /// Steps that a job's last checkpoint holds; 0 where it has none.
     fn saved_steps(&self, job: JobId) -> u64;
 

@@ -9,6 +9,7 @@ mod commands;
 mod host_cores;
 mod launch;
 mod losses;
+mod mean_loss;
 mod memory;
 mod request;
 mod stall;
@@ -271,6 +272,10 @@ impl Launcher for ProcessLauncher {
 
     fn steps(&self, launch: Member) -> u64 {
         self.launches.get(&launch).map_or(0, LaunchState::steps)
+    }
+
+    fn take_loss(&mut self, launch: Member) -> Option<f64> {
+        self.launches.get_mut(&launch)?.loss.take()
     }
 
     fn saved_steps(&self, job: JobId) -> u64 {

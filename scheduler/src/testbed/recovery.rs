@@ -11,6 +11,7 @@ use schema::{
     manifest::Manifest,
     rows::ErrorKind,
     run_dir::RunDir,
+    steps,
     units::Nanos,
 };
 
@@ -65,10 +66,11 @@ impl Recovered {
             let (done, has_ended) = done(checkpoints.last(job), traces.as_ref());
             // A file may have lost its end with the machine, and nothing is taken back.
             let done = done.max(told);
+            let loss = traces.as_ref().and_then(|traces| traces.loss_of_last(done - told));
             // A worker that leaves before its time has failed; a command decides that for itself.
             let is_over = has_ended && cell.command.is_some();
             if let Some(what) = is_over.then(|| came_short(done, asked)).flatten() {
-                recovered.fates.push(Happened::Progress { job, steps: done });
+                recovered.fates.push(Happened::Progress { job, steps: done, loss });
                 recovered.fates.push(Happened::Failed {
                     job,
                     steps: 0,
@@ -83,7 +85,7 @@ impl Recovered {
             }
             let steps = checkpoints.steps(job);
             if done > steps {
-                recovered.fates.push(Happened::Progress { job, steps: done });
+                recovered.fates.push(Happened::Progress { job, steps: done, loss });
             }
             let detail = "ended together with the scheduler".to_owned();
             recovered.fates.push(Happened::Failed { job, steps, kind: ErrorKind::Interrupted, detail });
@@ -93,7 +95,7 @@ impl Recovered {
 }
 
 /// What a launch has left on file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 struct Traces {
     launch: String,
     /// The steps that every rank has reported.
@@ -101,12 +103,14 @@ struct Traces {
     /// Its program has ended without a failure, by itself.
     has_ended: bool,
     last_mono_ns: Option<Nanos>,
+    /// The losses of its steps, as far as they have one.
+    losses: Vec<(u64, f64)>,
 }
 
 impl Traces {
     fn read(run: &RunDir, launch: &str) -> anyhow::Result<Traces> {
         let spec = run.spec(launch)?;
-        let (mut steps, mut last_mono_ns) = (None::<u64>, None);
+        let (mut steps, mut last_mono_ns, mut events) = (None::<u64>, None, Vec::new());
         for rank in 0..run.ranks(&spec) {
             let mut lines = Vec::new();
             // A rank that was killed before its first word has no file, and what one has said that was killed within a line is all
@@ -117,10 +121,22 @@ impl Traces {
             let done = events::steps_taken(slice::from_ref(&lines));
             steps = Some(steps.map_or(done, |least| least.min(done)));
             last_mono_ns = last_mono_ns.max(lines.iter().map(|line| line.mono_ns).max());
+            events.push(lines);
         }
         let end = run.launch_end(launch)?;
         let has_ended = end.is_some_and(|end| end.err.is_none() && end.enough_mono_ns.is_none());
-        Ok(Traces { launch: launch.to_owned(), steps: steps.unwrap_or(0), has_ended, last_mono_ns })
+        let losses =
+            steps::job_steps(&events, 1).into_iter().filter_map(|step| Some((step.index, step.loss?)));
+        let (launch, steps, losses) = (launch.to_owned(), steps.unwrap_or(0), losses.collect());
+        Ok(Traces { launch, steps, has_ended, last_mono_ns, losses })
+    }
+
+    /// The mean loss of the last steps, this many of them. `None` if none of them had one.
+    fn loss_of_last(&self, steps: u64) -> Option<f64> {
+        let first = self.steps.saturating_sub(steps);
+        let losses = self.losses.iter().filter(|(index, _)| (first..self.steps).contains(index));
+        let (sum, number) = losses.fold((0.0, 0_u32), |(sum, number), (_, loss)| (sum + loss, number + 1));
+        (number > 0).then(|| sum / f64::from(number)).filter(|mean: &f64| mean.is_finite())
     }
 }
 
@@ -184,6 +200,7 @@ mod tests {
             steps,
             has_ended: false,
             last_mono_ns: None,
+            losses: Vec::new(),
         };
         for (saved, left, steps) in [
             (None, None, 0),
@@ -197,5 +214,15 @@ mod tests {
         ] {
             assert_eq!(done(saved.as_ref(), left.as_ref()), (steps, false), "{saved:?} {left:?}");
         }
+    }
+
+    #[test]
+    fn the_loss_of_a_torn_job_is_that_of_its_steps_since_the_last_report() {
+        let losses = vec![(0, 8.0), (1, 4.0), (3, 2.0), (4, 9.0)];
+        let traces =
+            Traces { launch: "0001-a".into(), steps: 4, has_ended: false, last_mono_ns: None, losses };
+        let found = [0, 1, 2, 3, 9].map(|steps| traces.loss_of_last(steps));
+        // The third step had no loss, and not all ranks have done the fifth.
+        assert_eq!(found, [None, Some(2.0), Some(2.0), Some(3.0), Some(14.0 / 3.0)]);
     }
 }

@@ -359,7 +359,7 @@ fn a_policy_is_told_all_that_changed() {
     let events = [
         arrived(0),
         settled(0, Settled::Running),
-        Happened::Progress { job: id, steps },
+        Happened::Progress { job: id, steps, loss: None },
         Happened::DeviceLost { device: DeviceId(1) },
         Happened::DeviceBack { device: DeviceId(1) },
         Happened::Finished { job: id, steps: 9 },
@@ -390,7 +390,7 @@ fn a_policy_is_told_all_that_changed() {
 fn the_step_time_of_a_job_is_measured_between_its_reports() {
     let topology = Topology::uniform(2, 2, "GPU");
     let jobs = [asked(0, 0, 1, 99, 1)];
-    let progress = |steps| Happened::Progress { job: JobId(0), steps };
+    let progress = |steps| Happened::Progress { job: JobId(0), steps, loss: None };
     let stopped = |now, steps| Happened::Settled { job: JobId(0), now, steps };
     let pause = Action::Pause { job: JobId(0) };
     let script = [

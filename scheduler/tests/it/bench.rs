@@ -242,6 +242,9 @@ fn asked(jobs: &[Wanted]) -> Vec<JobRequest> {
         priority: 0,
         recurring_job: None,
         submitted_at: None,
+        search: None,
+        learning_rate: None,
+        loss_curve: None,
         step_ns: None,
     };
     (0..).zip(jobs).map(asked).collect()

@@ -83,7 +83,10 @@ impl Seen {
                     self.add("failures with a checkpoint", usize::from(*steps > 0));
                 }
                 Happened::DeviceLost { .. } => self.add("losses", 1),
-                Happened::Progress { .. } => self.add("reports", 1),
+                Happened::Progress { loss, .. } => {
+                    self.add("reports", 1);
+                    self.add("reported training losses", usize::from(loss.is_some()));
+                }
                 Happened::Settled { now: Settled::Paused, .. } => self.add("paused", 1),
                 _ => {}
             }
@@ -259,6 +262,7 @@ fn every_policy_decides_the_same_on_a_testbed_as_on_a_simulated_cluster() {
         ("stops", 5_000),
         ("packed", 200),
         ("reports", 30_000),
+        ("reported training losses", 8_000),
         ("crashes", 1_500),
         ("failures with a checkpoint", 700),
         ("questions with neighbours", 1_500),
@@ -299,6 +303,7 @@ fn whatever_is_asked_for_is_the_same_on_a_testbed_as_on_a_simulated_cluster() {
         ("ends", 190),
         ("refused", 20_000),
         ("reports", 3_500),
+        ("reported training losses", 900),
         ("crashes", 180),
         ("losses", 170),
         ("failures by loss", 70),

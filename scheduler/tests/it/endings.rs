@@ -31,7 +31,7 @@ fn a_job_is_ended_in_any_state_and_that_is_no_failure() {
     let pause = || vec![Action::Pause { job: JobId(0) }];
     let stop = || vec![Action::Stop { job: JobId(0), checkpoint: true }];
     let finished = Happened::Finished { job: JobId(0), steps: 9 };
-    let progress = || Happened::Progress { job: JobId(0), steps: 4 };
+    let progress = || Happened::Progress { job: JobId(0), steps: 4, loss: None };
     for (script, how, steps, second) in [
         (vec![(arrived(0), vec![end(0)])], Status::EndedByPolicy, 0, 1),
         (
@@ -160,7 +160,7 @@ fn a_simulated_job_that_is_ended_leaves_at_a_boundary_and_its_devices_go_on() {
         scripts::events(&turns).skip(4).map(|(at, it)| (at.as_secs_f64(), it.clone())).collect();
     // Its third step ends at 13 s, and to stop takes 5 s. The next job starts in 10 s.
     let expected = [
-        (18.0, Happened::Progress { job: JobId(0), steps: 3 }),
+        (18.0, Happened::Progress { job: JobId(0), steps: 3, loss: None }),
         (18.0, settled(0, Settled::Stopped)),
         (28.0, settled(1, Settled::Running)),
         (38.0, Happened::Finished { job: JobId(1), steps: 10 }),
@@ -204,7 +204,9 @@ fn a_real_job_that_is_ended_leaves_and_its_checkpoint_goes_when_that_is_written_
     let steps = bench.until_settled(1, Settled::Running);
     bench.pause(1);
     bench.apply(end(1)).unwrap();
-    let Happened::Progress { job: JobId(1), steps: done } = bench.next() else { panic!("{:?}", bench.told) };
+    let Happened::Progress { job: JobId(1), steps: done, .. } = bench.next() else {
+        panic!("{:?}", bench.told)
+    };
     assert!(done > steps, "{done}");
     assert_eq!(bench.until_settled(1, Settled::Stopped), steps);
     assert_eq!(files(&bench), 2);

@@ -53,7 +53,7 @@ fn jobs_of_a_lost_device_go_on_elsewhere() {
     let [turn] = &at_loss[..] else { panic!("{at_loss:?}") };
     let (job, detail) = (JobId(1), "lost its device".to_owned());
     let failed = Happened::Failed { job, steps: 0, kind: ErrorKind::DeviceLost, detail };
-    assert_eq!(turn.events, [Happened::Progress { job, steps: 4 }, failed, lost(1)]);
+    assert_eq!(turn.events, [Happened::Progress { job, steps: 4, loss: None }, failed, lost(1)]);
     assert_eq!((turn.actions.len(), turn.refused.len()), (0, 0), "the first in the queue cannot have it");
     let ends: Vec<_> = outcomes.iter().map(|row| (row.status, row.end_ns.map(|end| end / SECOND))).collect();
     assert_eq!(ends, [10, 20, 30].map(|end| (Status::Ok, Some(end))));

@@ -117,7 +117,7 @@ fn a_job_migrates_and_no_other_job_takes_its_place() {
 /// What happens after the progress, and where the job is started then.
 #[test]
 fn a_move_is_dropped_when_its_job_or_its_device_is_lost_or_an_action_is_refused() {
-    let progress = || Happened::Progress { job: JobId(0), steps: 3 };
+    let progress = || Happened::Progress { job: JobId(0), steps: 3, loss: None };
     let now = |now| Happened::Settled { job: JobId(0), now, steps: 3 };
     let stopped = || now(Settled::Stopped);
     let lost = Happened::DeviceLost { device: DeviceId(1) };

@@ -230,7 +230,7 @@ fn jobs_that_did_not_fit_together_stay_apart() {
         settled(0, Settled::Running),
         arrived(1),
         failed(1, ErrorKind::OutOfMemory),
-        Happened::Progress { job: JobId(0), steps: 9 },
+        Happened::Progress { job: JobId(0), steps: 9, loss: None },
     ];
     let mut cluster = Scripted { now: Nanos::ZERO, events: events.into() };
     let model = Packs { slowdown: Some(1.2), interval: 0.01 };

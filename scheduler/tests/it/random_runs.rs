@@ -200,6 +200,7 @@ fn job(random: &mut Rng, topology: &Topology, id: u32, arrival: u64) -> JobReque
         min_devices: (elastic && random.bool()).then(|| random.u32(1..=devices)),
         max_devices: (elastic && random.bool()).then(|| random.u32(devices..5)),
         virtual_cluster: virtual_cluster.into(),
+        loss_curve: (step_ns % 3 == 0).then(|| "0.01/1/0.5".parse().expect("it is a curve")),
         class: if step_ns % 2 == 0 { Class::BestEffort } else { Class::Guaranteed },
         ..asked(id, arrival, devices, steps, step_ns)
     }

@@ -59,6 +59,8 @@ struct ScriptedLaunch {
     began: Option<Nanos>,
     /// The time of its next checkpoint, if it goes on to train.
     saves_at: Option<Nanos>,
+    /// Its steps whose loss was taken.
+    losses_until: u64,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -255,6 +257,7 @@ impl Launcher for Scripted<'_> {
             doing: Doing::Rests,
             began: None,
             saves_at: None,
+            losses_until: self.saved_steps(start.job),
         });
         self.shares.push((self.now, launch, start.share));
         self.switch(launch, self.cost(&self.launches[launch.0 as usize], of), Then::Run);
@@ -293,6 +296,13 @@ impl Launcher for Scripted<'_> {
 
     fn steps(&self, launch: Member) -> u64 {
         whole(self.steps_at(&self.launches[launch.0 as usize]))
+    }
+
+    fn take_loss(&mut self, launch: Member) -> Option<f64> {
+        let steps = self.steps(launch);
+        let of = self.launch(launch);
+        let (job, before) = (of.job, std::mem::replace(&mut of.losses_until, steps));
+        self.asked[job.0 as usize].loss_curve?.mean(before, steps)
     }
 
     fn saved_steps(&self, job: JobId) -> u64 {

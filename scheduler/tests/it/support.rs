@@ -38,6 +38,9 @@ pub(crate) fn asked(id: u32, arrival: u64, devices: u32, steps: u64, step_ns: u6
         priority: 0,
         recurring_job: None,
         submitted_at: None,
+        search: None,
+        learning_rate: None,
+        loss_curve: None,
         step_ns: Some(step_ns),
     }
 }

@@ -188,7 +188,7 @@ fn what_is_left_is_planned_anew_when_company_changes() {
         World { topology: &topology, asked: &jobs, truth: Own { slowdown: 2.0 }, costs: &costs, settings };
     let mut script = Script(vec![vec![start(0, &[0])], vec![], vec![start(1, &[0])]]);
     let (turns, outcomes, _) = scripts::turns(&world, &mut script);
-    let progress = |job, steps| Happened::Progress { job: JobId(job), steps };
+    let progress = |job, steps| Happened::Progress { job: JobId(job), steps, loss: None };
     let expected = [
         (0.0, arrived(0)),
         (0.0, settled(0, Settled::Running, 0)),
@@ -275,7 +275,7 @@ fn a_launch_that_dies_leaves_the_steps_of_its_last_checkpoint() {
                 done[job.0 as usize] = steps;
             }
             // The only progress that is reported here is that of steps that are about to be lost.
-            Happened::Progress { job, steps } => done[job.0 as usize] = steps,
+            Happened::Progress { job, steps, .. } => done[job.0 as usize] = steps,
             Happened::Failed { job, steps, .. } => {
                 lost += done[job.0 as usize].saturating_sub(steps);
                 let (since, before) = began[job.0 as usize];

@@ -303,6 +303,8 @@ fn what_a_dead_scheduler_has_left_is_known_to_the_step() {
     let mut lines = Vec::new();
     EventReader::open(&run.events_path("0001-short", 0), 0).unwrap().poll(&mut lines).unwrap();
     let done = lines.iter().filter(|line| matches!(line.event, Event::Step(_))).count() as u64;
+    let of_step = |line: &EventLine| if let Event::Step(step) = &line.event { step.loss } else { None };
+    let loss = lines.iter().filter_map(of_step).sum::<f64>() / done as f64;
     let kept = checkpoints.steps(JobId(0));
     assert!(0 < kept && kept < done, "{kept} of {done}");
     let gone = |job, steps| Happened::Failed {
@@ -312,7 +314,7 @@ fn what_a_dead_scheduler_has_left_is_known_to_the_step() {
         detail: "ended together with the scheduler".into(),
     };
     let expected = [
-        Happened::Progress { job: JobId(0), steps: done },
+        Happened::Progress { job: JobId(0), steps: done, loss: Some(loss) },
         gone(JobId(0), kept),
         // All its steps are on file, even if its end was not reported.
         Happened::Finished { job: JobId(1), steps: 40 },
@@ -330,5 +332,5 @@ fn what_a_dead_scheduler_has_left_is_known_to_the_step() {
     // Reported progress stays, even if the files have lost it.
     let told = WasPlaced { told: done + 5, ..placed[0] };
     let recovered = Recovered::read(&run, &manifest, &checkpoints, &[told]).unwrap();
-    assert_eq!(recovered.fates[0], Happened::Progress { job: JobId(0), steps: done + 5 });
+    assert_eq!(recovered.fates[0], Happened::Progress { job: JobId(0), steps: done + 5, loss: None });
 }

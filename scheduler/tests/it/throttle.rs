@@ -39,7 +39,7 @@ fn stop(job: u32) -> Action {
 /// Reports come a second apart.
 #[test]
 fn a_throttle_holds_for_the_launch_and_nothing_is_measured_across_it() {
-    let progress = |steps| Happened::Progress { job: JobId(0), steps };
+    let progress = |steps| Happened::Progress { job: JobId(0), steps, loss: None };
     let stopped = |now, steps| Happened::Settled { job: JobId(0), now, steps };
     let script = [
         (arrived(0), vec![start(0, &[0]), throttle(0, 0.5)], None, 1.0),

@@ -190,9 +190,7 @@ impl Worker {
     /// Does the next step, which began at `boundary`, and returns its end.
     fn step(&mut self, boundary: Nanos) -> anyhow::Result<Nanos> {
         let phases = self.work.step(self.done)?;
-        // The loss falls slowly without limit, so that it falls in every window.
-        let trained = self.before + self.done;
-        self.loss = (self.task.samples_per_step > 0).then(|| 1.0 + 1.0 / (1.0 + trained as f64 / 20.0));
+        self.loss = self.task.loss(self.before + self.done);
         let end = Nanos::monotonic_now();
         let step = Step {
             index: self.done,

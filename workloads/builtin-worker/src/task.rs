@@ -13,12 +13,17 @@ use schema::{
 const LINK_BYTES_PER_US: u64 = 10_000;
 const LATENCY_US: u64 = 50;
 
+/// The learning rate at which the loss of a synthetic job falls fastest: that of the catalog.
+const BEST_LEARNING_RATE: f64 = 0.1;
+
 pub(crate) struct Task {
     pub(crate) cost: Cost,
     /// The worker ends after this number of steps; if absent, on the order to stop.
     pub(crate) steps: Option<u64>,
     /// Samples that this rank accounts for: 0 if another rank reports those that it works on.
     pub(crate) samples_per_step: u64,
+    /// The learning rate of the definition, or of the job if it has one of its own.
+    pub(crate) learning_rate: f64,
     /// Bytes that each step reports as sent.
     pub(crate) sent_bytes: Option<u64>,
     /// A data folder, which this worker does not read.
@@ -67,6 +72,7 @@ impl Task {
             cost,
             steps: training.steps,
             samples_per_step,
+            learning_rate: training.workload.optimizer.learning_rate(),
             sent_bytes: None,
             data: training.data,
             restore: training.restore,
@@ -84,7 +90,26 @@ impl Task {
         };
         let sent_bytes = Some(sent_by_ring(all_reduce.bytes, ranks));
         let cost = Cost::Synthetic(model);
-        Task { cost, steps: None, samples_per_step: 0, sent_bytes, data: None, restore: None }
+        Task {
+            cost,
+            steps: None,
+            samples_per_step: 0,
+            learning_rate: 0.0,
+            sent_bytes,
+            data: None,
+            restore: None,
+        }
+    }
+
+    /// The loss after this number of steps; `None` if this rank accounts for no samples, and if the loss is no longer finite.
+    ///
+    /// It is as if steps of gradient descent went down a parabola whose steepest learning rate is [`BEST_LEARNING_RATE`]: with `x`
+    /// times this rate, a step takes `x (2 - x)` of the squared distance away, so that a rate above twice the best one diverges. At
+    /// the best rate the loss falls slowly without limit, so that it falls in every window.
+    pub(crate) fn loss(&self, steps: u64) -> Option<f64> {
+        let rate = self.learning_rate / BEST_LEARNING_RATE;
+        let fall = 1.0 + rate * (2.0 - rate) * steps as f64 / 20.0;
+        (self.samples_per_step > 0 && fall > 0.0).then(|| 1.0 + 1.0 / fall)
     }
 
     /// The fault to trigger.
@@ -142,6 +167,25 @@ mod tests {
         assert_eq!(samples("dp2-ga2"), [16, 16]);
         assert_eq!(samples("dp2-tp2-pp2"), [0, 0, 0, 0, 16, 0, 16, 0]);
         assert!(task("dp2", 2).is_err());
+    }
+
+    #[test]
+    fn the_loss_falls_fastest_at_the_learning_rate_of_the_catalog() {
+        let loss = |rate: f64, steps| {
+            let catalog = Catalog::embedded();
+            let mut workload = catalog.get("synthetic-sleep").expect("the catalog has it").clone();
+            assert_eq!(workload.optimizer.learning_rate(), BEST_LEARNING_RATE);
+            workload.optimizer.set_learning_rate(rate);
+            let training = Training::new(workload, 32, "dp1".parse().expect("a plan"));
+            Task::of(Program::Training(Box::new(training)), 0, 1).expect("it is ours").loss(steps)
+        };
+        assert_eq!((loss(0.1, 0), loss(0.1, 20), loss(0.1, 180)), (Some(2.0), Some(1.5), Some(1.1)));
+        // Half and one and a half of the best rate take 3/4 of what it takes.
+        assert_eq!((loss(0.05, 80), loss(0.15, 80)), (Some(1.25), Some(1.25)));
+        assert_eq!(loss(0.2, 1_000), Some(2.0));
+        // Three times the rate adds three times the squared distance in each step.
+        let diverges = [6, 7].map(|steps| loss(0.3, steps));
+        assert!(diverges[0].is_some_and(|loss| loss > 10.0) && diverges[1].is_none(), "{diverges:?}");
     }
 
     #[test]

@@ -79,6 +79,23 @@ pub enum Optimizer {
 }
 
 impl Optimizer {
+    pub fn learning_rate(&self) -> f64 {
+        match *self {
+            Optimizer::Sgd { learning_rate, .. }
+            | Optimizer::Adam { learning_rate, .. }
+            | Optimizer::Adamw { learning_rate, .. } => learning_rate,
+        }
+    }
+
+    /// Replaces the learning rate of the definition.
+    pub fn set_learning_rate(&mut self, rate: f64) {
+        match self {
+            Optimizer::Sgd { learning_rate, .. }
+            | Optimizer::Adam { learning_rate, .. }
+            | Optimizer::Adamw { learning_rate, .. } => *learning_rate = rate,
+        }
+    }
+
     /// Numbers that the optimizer keeps per parameter between steps.
     pub fn state_per_parameter(&self) -> u64 {
         match self {

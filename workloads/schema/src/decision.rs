@@ -150,6 +150,10 @@ pub enum Happened {
     Progress {
         job: JobId,
         steps: u64,
+        /// The mean training loss of the steps of its launch since the report before. Absent if none of them
+        /// had a finite one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        loss: Option<f64>,
     },
     /// The deadline that the policy set has passed without another event. It is the only event of its turn.
     Deadline,

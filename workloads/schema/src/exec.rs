@@ -132,6 +132,10 @@ pub struct ShownJob {
     pub recurring_job: Option<String>,
     /// Date and time of the arrival where the trace was recorded, in UTC (RFC 3339).
     pub submit_utc: Option<String>,
+    /// The search over hyper-parameters of which it is a member.
+    pub search: Option<String>,
+    /// Its learning rate, if the trace has one.
+    pub learning_rate: Option<f64>,
     /// Predicted step time for the job alone on the devices and under the plan that it asks for.
     pub step_ns: Option<f64>,
     /// The plans under which it may run, for each type of device. Empty for a job that is not elastic or not of the catalog.
@@ -149,6 +153,8 @@ pub struct ShownJob {
     /// Step time on the present devices between the last two reports, and the time of the later one.
     pub measured_step_ns: Option<f64>,
     pub measured_at_ns: Option<Nanos>,
+    /// Mean training loss of the steps between the last two reports; absent if none had a finite one.
+    pub loss: Option<f64>,
     pub first_start_ns: Option<Nanos>,
     /// Running time, and running time times devices, up to now.
     pub running_ns: Nanos,
@@ -238,7 +244,7 @@ mod tests {
         r#""plan":"dp2","devices":2,"submit_utc":"2020-08-01T08:00:00Z","duration_ns":7}]},"jobs":[{"job":3,"name":"a","arrival_ns":5,"workload":"gpt2","global_batch":8,"#,
         r#""plan":"dp2","devices":2,"device_type":"GPU","cpus":4,"elastic":true,"min_devices":1,"max_devices":null,"#,
         r#""steps":100,"takes_checkpoints":true,"user":"u","vc":"v","class":"guaranteed","priority":-1,"#,
-        r#""recurring_job":"nightly","submit_utc":"2020-09-01T08:00:00Z","step_ns":2500000.0,"plans":[{"plan":"dp2","devices":2,"device_type":"GPU","memory_bytes":7,"step_ns":2500000.0}],"state":"waiting","since_ns":5,"on":[],"share":1.0,"steps_done":0,"steps_at_ns":5,"measured_step_ns":null,"measured_at_ns":null,"#,
+        r#""recurring_job":"nightly","submit_utc":"2020-09-01T08:00:00Z","search":"rates","learning_rate":0.1,"step_ns":2500000.0,"plans":[{"plan":"dp2","devices":2,"device_type":"GPU","memory_bytes":7,"step_ns":2500000.0}],"state":"waiting","since_ns":5,"on":[],"share":1.0,"steps_done":0,"steps_at_ns":5,"measured_step_ns":null,"measured_at_ns":null,"loss":2.5,"#,
         r#""first_start_ns":null,"running_ns":0,"device_time_ns":0,"starts":0,"retries":0,"failed":null}],"#,
         r#""devices":[{"device":0,"kept_by":[],"lost":false}],"nodes":[{"node":"n0","free_cpus":44}],"do_not_fit":[[1,2]],"too_large":[[3,"gc"]],"refused":[3]}"#,
         "\n"

@@ -20,6 +20,7 @@ pub mod interference_fit;
 pub mod job;
 mod line_file;
 pub mod lines;
+pub mod loss_curve;
 pub mod manifest;
 pub mod mesh;
 pub mod placement;

@@ -132,7 +132,7 @@ impl Program {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Training {
-    /// The definition from the catalog.
+    /// The definition from the catalog, with the learning rate of the job if it has one of its own.
     pub workload: Workload,
     pub global_batch: u32,
     pub plan: Plan,

@@ -195,12 +195,31 @@ fn sent_bytes(ranks: &[(Nanos, &Step)]) -> Option<u64> {
 }
 
 fn loss(ranks: &[(Nanos, &Step)]) -> Option<f64> {
-    if let [(_, only)] = ranks {
+    let of_ranks: Vec<RankLoss> = ranks.iter().map(|(_, step)| RankLoss::of(step)).collect();
+    loss_of_step(&of_ranks)
+}
+
+/// What a rank reports of the loss of a step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RankLoss {
+    pub samples: Option<u64>,
+    pub loss: Option<f64>,
+}
+
+impl RankLoss {
+    pub fn of(step: &Step) -> RankLoss {
+        RankLoss { samples: step.samples, loss: step.loss }
+    }
+}
+
+/// The loss of a step from those of its ranks, as [`JobStep::loss`].
+pub fn loss_of_step(ranks: &[RankLoss]) -> Option<f64> {
+    if let [only] = ranks {
         return only.loss.filter(|_| only.samples != Some(0));
     }
-    let samples = samples(ranks)?;
-    let with_samples = ranks.iter().filter(|(_, step)| step.samples != Some(0));
-    let losses: Option<f64> = with_samples.map(|(_, step)| Some(step.loss? * step.samples? as f64)).sum();
+    let samples = total(ranks.iter().map(|rank| rank.samples))?;
+    let with_samples = ranks.iter().filter(|rank| rank.samples != Some(0));
+    let losses: Option<f64> = with_samples.map(|rank| Some(rank.loss? * rank.samples? as f64)).sum();
     losses.filter(|_| samples > 0).map(|sum| sum / samples as f64)
 }
 

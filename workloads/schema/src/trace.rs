@@ -12,6 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::{
     job::Job,
     lines,
+    loss_curve::LossCurve,
     rows::{self, RowError, words},
 };
 
@@ -66,6 +67,12 @@ pub struct TraceRow {
     pub submit_utc: Option<String>,
     /// Step time alone on what it asks for, if the trace has one from another source.
     pub step_ns: Option<u64>,
+    /// The search over hyper-parameters of which it is a member.
+    pub search: Option<String>,
+    /// The learning rate; if absent, that of its workload.
+    pub learning_rate: Option<f64>,
+    /// The losses that it reports in a simulation; if absent, none.
+    pub loss_curve: Option<LossCurve>,
 }
 
 words! {
@@ -131,6 +138,21 @@ impl TraceRow {
         }
         if self.steps_regex.is_some() && self.command.is_none() {
             return problem("steps_regex", "says something of commands alone; leave it empty");
+        }
+        for (column, is_given) in [
+            ("search", self.search.is_some()),
+            ("learning_rate", self.learning_rate.is_some()),
+            ("loss_curve", self.loss_curve.is_some()),
+        ] {
+            if is_given && self.command.is_some() {
+                return problem(
+                    column,
+                    "says something of jobs of the catalog, and this is a command; leave it empty",
+                );
+            }
+        }
+        if let Some(rate) = self.learning_rate.filter(|rate| !rate.is_finite() || *rate <= 0.0) {
+            return Some(("learning_rate", format!("is {rate}; write a finite number above 0")));
         }
         for (column, value) in [
             ("steps", self.steps),
@@ -278,8 +300,17 @@ impl Trace {
 
 /// The hexadecimal number of a record, and its column.
 fn hexadecimal<'a>(header: &'a csv::StringRecord, record: &csv::StringRecord) -> Option<(&'a str, String)> {
-    let numbers =
-        ["submit_s", "steps", "devices", "cpus", "min_devices", "max_devices", "priority", "step_ns"];
+    let numbers = [
+        "submit_s",
+        "steps",
+        "devices",
+        "cpus",
+        "min_devices",
+        "max_devices",
+        "priority",
+        "step_ns",
+        "learning_rate",
+    ];
     let mut cells = header.iter().zip(record).filter(|(column, _)| numbers.contains(column));
     cells.find_map(|(column, cell)| Some((column, rows::hexadecimal(cell)?)))
 }
@@ -301,6 +332,7 @@ fn no_row(
         cells().find_map(|(number, (column, cell))| match column {
             "job" => cell.parse::<Job>().is_err().then_some(number),
             "class" => cell.parse::<Class>().is_err().then_some(number),
+            "loss_curve" if !cell.is_empty() => cell.parse::<LossCurve>().is_err().then_some(number),
             _ => None,
         })
     };

@@ -36,6 +36,7 @@ fn outcome(name: &str, submit: u64, spent: [u64; 4], switches: [u32; 2], packed:
         steps: 10,
         steps_asked: Some(10),
         steps_lost: 0,
+        loss: None,
         predicted_jct_ns: None,
         status: Status::Ok,
         err: None,

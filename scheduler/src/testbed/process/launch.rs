@@ -13,6 +13,7 @@ use schema::{
 
 use super::{
     super::launcher::{StartRequest, came_short},
+    mean_loss::MeanLoss,
     throttle::Throttle,
 };
 use crate::cluster::{DeviceId, Happened, JobId, Settled};
@@ -48,6 +49,8 @@ pub(super) struct LaunchState {
     done: u64,
     /// Done by each rank. Those of a command are known when they are heard of.
     of_ranks: Vec<u64>,
+    /// The loss of the steps since the last report.
+    pub(super) loss: MeanLoss,
     pace: Pace,
     pub(super) throttle: Option<Throttle>,
     /// Ranks that have said so. A command that is ready obeys a grant.
@@ -104,6 +107,7 @@ impl LaunchState {
             left,
             done: 0,
             of_ranks: vec![0; speakers],
+            loss: MeanLoss::default(),
             pace: Pace::ahead_by(TESTBED_AHEAD),
             throttle: Throttle::of(start.share),
             ready: 0,
@@ -181,6 +185,7 @@ impl LaunchState {
         if rank == 0 {
             self.pace.count(step);
         }
+        self.loss.add(step);
         self.has_done(rank, step.index.saturating_add(1));
     }
 
@@ -193,6 +198,7 @@ impl LaunchState {
         self.of_ranks[place] = self.of_ranks[place].max(steps);
         // A rank that is first heard of when others have told of steps takes back none of them.
         self.done = self.done.max(self.of_ranks.iter().copied().min().unwrap_or(0));
+        self.loss.complete(self.done);
         if rank == 0 {
             self.pace.rested(steps);
         }

@@ -33,6 +33,10 @@ impl ProcessLauncher {
         }
         if let Program::Training(training) = &mut spec.program {
             training.restore = self.setup.checkpoints.place(start.job);
+            let asked = self.setup.asked.get(start.job.0 as usize);
+            if let Some(rate) = asked.and_then(|asked| asked.learning_rate) {
+                training.workload.optimizer.set_learning_rate(rate);
+            }
         }
         Ok(request)
     }

@@ -121,15 +121,16 @@ mod tests {
         let (job, device) = (any::<u32>().prop_map(JobId), any::<u32>().prop_map(DeviceId));
         let kind = prop::sample::select(ErrorKind::ALL);
         let settled = prop::sample::select(vec![Settled::Running, Settled::Paused, Settled::Stopped]);
-        (0..8u8, job, device, any::<u64>(), kind, settled, "\\PC{0,20}").prop_map(
-            |(which, job, device, steps, kind, now, detail)| match which {
+        let steps = (any::<u64>(), prop::option::of(-1e9..1e9f64));
+        (0..8u8, job, device, steps, kind, settled, "\\PC{0,20}").prop_map(
+            |(which, job, device, (steps, loss), kind, now, detail)| match which {
                 0 => Happened::Finished { job, steps },
                 1 => Happened::Failed { job, steps, kind, detail },
                 2 => Happened::DeviceLost { device },
                 3 => Happened::DeviceBack { device },
                 4 => Happened::Settled { job, now, steps },
                 5 => Happened::Arrived { job },
-                6 => Happened::Progress { job, steps },
+                6 => Happened::Progress { job, steps, loss },
                 _ => Happened::Deadline,
             },
         )

@@ -64,5 +64,16 @@ mod tests {
         }
         let arrived = Happened::Arrived { job: JobId(7) };
         assert_eq!(arrived.to_string(), r#"{"arrived":{"job":7}}"#);
+        // A line of a version without losses is the same as one without a loss, and so is its hash.
+        let progress = |loss| Happened::Progress { job: JobId(7), steps: 3, loss }.to_string();
+        assert_eq!(progress(None), r#"{"progress":{"job":7,"steps":3}}"#);
+        assert_eq!(
+            progress(Some(0.1 + 0.2)),
+            r#"{"progress":{"job":7,"steps":3,"loss":0.30000000000000004}}"#
+        );
+        for loss in [None, Some(0.1 + 0.2), Some(-1e-300)] {
+            let event = Happened::Progress { job: JobId(7), steps: 3, loss };
+            assert_eq!(serde_json::from_str::<Happened>(&event.to_string()).unwrap(), event);
+        }
     }
 }

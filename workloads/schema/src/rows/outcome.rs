@@ -57,6 +57,10 @@ pub struct Outcome {
     pub steps_asked: Option<u64>,
     /// Steps that were lost to a failure or a stop without a checkpoint.
     pub steps_lost: u64,
+    /// The last reported training loss, which is the mean over the steps since the report before. Absent if
+    /// none of them had a finite one, and in files without this column.
+    #[serde(default)]
+    pub loss: Option<f64>,
     pub predicted_jct_ns: Option<u64>,
     pub status: Status,
     pub err: Option<ErrorKind>,

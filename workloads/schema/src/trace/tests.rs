@@ -95,14 +95,35 @@ fn invalid_traces_are_refused_with_line_and_column() {
 #[test]
 fn the_optional_columns_are_read() {
     let text = "name,submit_s,job,steps,devices,device_type,cpus,elastic,min_devices,max_devices,priority,user,recurring_job,\
-                submit_utc\na,0,lstm,10,4,NVIDIA H200,6,true,2,8,-3,u,nightly,2020-09-01T08:00:00Z\n";
+                submit_utc,search,learning_rate,loss_curve\na,0,lstm,10,4,NVIDIA H200,6,true,2,8,-3,u,nightly,\
+                2020-09-01T08:00:00Z,rates,1e-3,0.01/0.5/0.2\n";
     let row = &parse(text).unwrap().rows[0];
     assert_eq!((row.device_type.as_deref(), row.cpus, row.priority), (Some("NVIDIA H200"), Some(6), -3));
     assert_eq!((row.min_devices, row.max_devices), (Some(2), Some(8)));
     assert_eq!((row.user.as_str(), row.recurring_job.as_deref()), ("u", Some("nightly")));
+    assert_eq!((row.search.as_deref(), row.learning_rate), (Some("rates"), Some(0.001)));
+    assert_eq!(row.loss_curve, "0.01/0.5/0.2".parse().ok());
     // 2020-09-01T08:00:00Z in seconds of Unix time.
     let submitted = row.submitted_at().unwrap().duration_since(std::time::UNIX_EPOCH).unwrap();
     assert_eq!(submitted.as_secs(), 1_598_947_200);
+}
+
+#[test]
+fn what_is_wrong_with_a_member_of_a_search_is_refused() {
+    let header = "name,submit_s,job,command,steps,search,learning_rate,loss_curve\n";
+    for (row, message) in [
+        ("a,0,lstm,,5,,0,\n", "line 2: column 'learning_rate': is 0; write a finite number above 0"),
+        ("a,0,lstm,,5,,-0.1,\n", "line 2: column 'learning_rate': is -0.1"),
+        ("a,0,lstm,,5,,nan,\n", "line 2: column 'learning_rate': is NaN"),
+        ("a,0,lstm,,5,,high,\n", "line 2: column 'learning_rate': invalid float"),
+        ("a,0,lstm,,5,,,1/2\n", "line 2: column 'loss_curve': '1/2' is no loss curve"),
+        ("a,0,,train,5,,0.1,\n", "line 2: column 'learning_rate': says something of jobs of the catalog"),
+        ("a,0,,train,5,s,,\n", "line 2: column 'search': says something of jobs of the catalog"),
+        ("a,0,,train,5,,,1/2/3\n", "line 2: column 'loss_curve': says something of jobs of the catalog"),
+    ] {
+        let error = parse(&format!("{header}{row}")).unwrap_err().to_string();
+        assert!(error.contains(message), "{row:?}: {error}");
+    }
 }
 
 fn any_row() -> impl Strategy<Value = TraceRow> {
@@ -110,26 +131,32 @@ fn any_row() -> impl Strategy<Value = TraceRow> {
         .prop_map(|(workload, global_batch, plan)| Job { workload, global_batch, plan, device: None });
     let told = (prop::option::of(1..3_000_000_000u64), any::<bool>(), prop::sample::select(Class::ALL));
     (job, prop::option::of("\\PC{1,20}"), 1..1_000_000_000u64, 0.0..1e9f64, told, "\\PC{0,9}").prop_map(
-        |(job, command, steps, submit_s, (step_ns, elastic, class), user)| TraceRow {
-            name: String::new(),
-            submit_s,
-            devices: command.is_some().then_some(3),
-            job: command.is_none().then_some(job),
-            steps_regex: command.clone(),
-            command,
-            steps: Some(steps),
-            device_type: elastic.then(|| "NVIDIA H200".into()),
-            cpus: steps.try_into().ok(),
-            elastic,
-            min_devices: elastic.then_some(1),
-            max_devices: elastic.then_some(4),
-            class,
-            priority: submit_s as i32 - 7,
-            vc: user.clone(),
-            recurring_job: Some(user.clone()).filter(|name| !name.is_empty()),
-            user,
-            submit_utc: elastic.then(|| "2020-09-01T08:00:00Z".into()),
-            step_ns,
+        |(job, command, steps, submit_s, (step_ns, elastic, class), user)| {
+            let is_command = command.is_some();
+            TraceRow {
+                name: String::new(),
+                submit_s,
+                devices: command.is_some().then_some(3),
+                job: command.is_none().then_some(job),
+                steps_regex: command.clone(),
+                command,
+                steps: Some(steps),
+                device_type: elastic.then(|| "NVIDIA H200".into()),
+                cpus: steps.try_into().ok(),
+                elastic,
+                min_devices: elastic.then_some(1),
+                max_devices: elastic.then_some(4),
+                class,
+                priority: submit_s as i32 - 7,
+                vc: user.clone(),
+                recurring_job: Some(user.clone()).filter(|name| !name.is_empty()),
+                user,
+                submit_utc: elastic.then(|| "2020-09-01T08:00:00Z".into()),
+                step_ns,
+                search: (elastic && !is_command).then(|| "rates".into()),
+                learning_rate: (elastic && !is_command).then_some(3e-4),
+                loss_curve: (!is_command).then(|| "0.01/0.5/0.2".parse().unwrap()),
+            }
         },
     )
 }
