@@ -3,6 +3,7 @@
 mod mix;
 mod nights;
 mod recurring;
+mod searches;
 
 use std::time::{Duration, SystemTime};
 
@@ -16,6 +17,7 @@ pub use self::{
     mix::{JobKind, VirtualClusterShare},
     nights::set_nights,
     recurring::Recurring,
+    searches::searches,
 };
 
 /// The parameters of a trace.

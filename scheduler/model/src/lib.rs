@@ -18,6 +18,7 @@ mod known_or_fitted;
 mod learning_curve;
 mod least_squares;
 mod load;
+pub mod loss_fit;
 pub mod memory;
 mod observation;
 mod observed;

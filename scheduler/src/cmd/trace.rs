@@ -1,5 +1,6 @@
-//! `sched trace`: makes traces, and imports published ones.
+//! `sched trace`: makes traces, imports published ones, and adds the loss curves of a run to its own.
 
+mod curves;
 mod import;
 mod make;
 
@@ -18,9 +19,9 @@ use schema::{
 use super::positive;
 use crate::trace_generator::{scale_time, set_dates, set_load, set_nights};
 
-/// Make a trace, or import a published one.
+/// Make a trace, import a published one, or add the loss curves of a run to its own.
 ///
-/// A trace is a CSV file with one line for each job: name, submit_s, job or command, steps, and further columns. Either command
+/// A trace is a CSV file with one line for each job: name, submit_s, job or command, steps, and further columns. Each command
 /// prints it, or writes it to --out.
 ///
 /// Example: `sched trace make lstm gpt2-mini=0.5 --jobs 40 --every 20s --length exponential:500 --out trace.csv`
@@ -36,6 +37,7 @@ pub(super) struct Args {
 enum Command {
     Make(Box<make::Args>),
     Import(import::Args),
+    Curves(curves::Args),
 }
 
 /// The start of a trace, and what follows from the time of day.
@@ -68,6 +70,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     match &args.command {
         Command::Make(args) => make::run(args),
         Command::Import(args) => import::run(args),
+        Command::Curves(args) => curves::run(args),
     }
 }
 

@@ -27,5 +27,5 @@ fn examples_work_as_printed() {
             done += 1;
         }
     }
-    assert_eq!(done, 10, "one of each, two more of sim, three more of make, and one more of fidelity");
+    assert_eq!(done, 11, "one of each, two more of sim, four more of make, and one more of fidelity");
 }

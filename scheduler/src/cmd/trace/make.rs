@@ -22,7 +22,9 @@ use schema::{
 use super::{super::above_zero, Clock, Shaped, positive};
 use crate::{
     inputs,
-    trace_generator::{self, Arrivals, JobKind, Length, Recipe, Recurring, Unit, VirtualClusterShare},
+    trace_generator::{
+        self, Arrivals, JobKind, Length, Recipe, Recurring, Unit, VirtualClusterShare, searches,
+    },
 };
 
 /// Draw jobs, their arrivals and their lengths.
@@ -41,6 +43,8 @@ use crate::{
 ///
 /// Example: `sched trace make any@dp1=9 any@dp64=1:log-normal:1h:1 --jobs 5000 --every 60s --length log-normal:5m:2 --step-time 1s --vc
 /// small=1:8,large=3:8..64 --stratified`
+///
+/// Example: `sched trace make any --jobs 3 --every 1h --length fixed:2000 --step-time 1s --learning-rates 0.1,0.01,0.001`
 ///
 /// Example: `sched trace make set:quick --jobs 200 --load 0.9 --devices 2 --length log-normal:60s:1.2 --table runs/alone`
 #[derive(clap::Args)]
@@ -121,6 +125,9 @@ pub(super) struct Args {
     /// Priorities to draw from, as N[=WEIGHT], separated by commas; a larger number is more important.
     #[arg(long, value_name = "N[=WEIGHT],..", value_delimiter = ',', allow_hyphen_values = true)]
     priority: Vec<Priority>,
+    /// Make a search over learning rates of each job: one member for each rate, in columns `search` and `learning_rate`.
+    #[arg(long, value_name = "RATE,..", value_delimiter = ',', value_parser = positive)]
+    learning_rates: Vec<f64>,
     #[command(flatten)]
     shaped: Shaped,
     /// The seed of all random numbers.
@@ -157,6 +164,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         seed: args.seed,
     };
     let rows = trace_generator::make(&recipe, |row| lengths.step_ns(row))?;
+    let rows = match &args.learning_rates[..] {
+        [] => rows,
+        rates => searches(&rows, rates),
+    };
     args.shaped.finish(rows, Clock { start: args.start, nights: args.nights }, |row| lengths.step_ns(row))
 }
 
