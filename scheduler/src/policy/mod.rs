@@ -31,6 +31,7 @@ mod queue;
 mod ranking;
 mod round;
 mod rubick;
+mod search;
 mod settings;
 mod sia;
 mod sjf;
