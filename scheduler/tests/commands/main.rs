@@ -18,6 +18,7 @@ mod plan;
 mod predict;
 mod reconfigure;
 mod run;
+mod searches;
 mod sim;
 mod suggest;
 mod trace;
