@@ -188,6 +188,8 @@ mod tests {
             "gandiva",
             "gandiva:quantum=5s:pack=off:slice=off:migrate=off:grow=off",
             "gandiva:idle=10s:relax=1m:reports=3:moves=0.05",
+            "gandiva:search=halving:eta=3:rung=100:target=0.5",
+            "gandiva:search=keep:keep=8",
         ] {
             assert!(build(name).is_ok(), "{name}");
         }
@@ -251,6 +253,7 @@ mod tests {
             ("lucid:bound", "policy 'lucid:bound'; write lucid"),
             ("gandiva:quantum=1ms", "policy 'gandiva:quantum=1ms'; write gandiva[:quantum=TIME]"),
             ("gandiva:slice=off", "policy 'gandiva:slice=off'; write gandiva"),
+            ("gandiva:search=halving", "policy 'gandiva:search=halving'; write gandiva"),
             ("gandiva:reports=1", "policy 'gandiva:reports=1'; write gandiva"),
             ("gandiva:speed=2", "policy 'gandiva:speed=2'; write gandiva"),
             ("exec", "policy 'exec'; write exec:COMMAND: no program is named"),

@@ -107,10 +107,6 @@ mod tests {
         assert_eq!((keep.kept(), keep.target, keep.halving()), (Some(2), Some(Target(-0.5)), None));
         assert_eq!(rule("search=keep:keep=8").unwrap().kept(), Some(8));
         assert_eq!(rule("search=off").unwrap(), Rule::default());
-        let settings =
-            Rule::USAGE.trim_matches(['[', ']']).split("][").map(|part| part.split_once('=').unwrap());
-        let keys: Vec<&str> = settings.map(|(key, _)| key.trim_matches(':')).collect();
-        assert_eq!(keys, ["search", "eta", "rung", "keep", "target"]);
         for (text, message) in [
             ("search=best", "'search=best': write search=halving or search=keep or search=off"),
             ("search=halving", "search=halving needs a rung in steps"),
