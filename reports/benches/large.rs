@@ -132,6 +132,7 @@ fn jobs(folder: &Path) -> PathBuf {
         counts_cpus: false,
         host_cores: None,
         switch_cost_from: Vec::new(),
+        fast_forward: None,
         simulated: Some(Simulated { nodes, ..Simulated::default() }),
     })))
     .expect("the folder is writable");
@@ -240,6 +241,8 @@ fn outcome(job: u32, submit: u64, start: u64, length: u64) -> Outcome {
         steps: 1,
         steps_asked: Some(1),
         steps_lost: 0,
+        steps_skipped: 0,
+        skipped_ns: 0,
         predicted_jct_ns: None,
         status: Status::Ok,
         err: None,

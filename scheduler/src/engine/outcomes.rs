@@ -80,6 +80,8 @@ fn outcome(
         steps: job.steps,
         steps_asked: asked.steps,
         steps_lost: account.steps_lost,
+        steps_skipped: 0,
+        skipped_ns: 0,
         predicted_jct_ns: None,
         status,
         err,

@@ -9,7 +9,7 @@ use schema::{
     checkpoint::Saved,
     events::{self, EventReader},
     manifest::Manifest,
-    rows::ErrorKind,
+    rows::{ErrorKind, Skip},
     run_dir::RunDir,
     units::Nanos,
 };
@@ -47,7 +47,7 @@ impl Recovered {
     pub fn read(
         run: &RunDir,
         manifest: &Manifest,
-        checkpoints: &Checkpoints,
+        (checkpoints, skips): (&Checkpoints, &[Skip]),
         placed: &[WasPlaced],
     ) -> anyhow::Result<Recovered> {
         // A later launch of a job replaces those before.
@@ -63,6 +63,7 @@ impl Recovered {
             recovered.last_word_mono_ns =
                 recovered.last_word_mono_ns.max(traces.as_ref().and_then(|traces| traces.last_mono_ns));
             let (done, has_ended) = done(checkpoints.last(job), traces.as_ref());
+            let done = done + skipped_since(skips, job, checkpoints.steps(job), traces.as_ref());
             // A file may have lost its end with the machine, and nothing is taken back.
             let done = done.max(told);
             // A worker that leaves before its time has failed; a command decides that for itself.
@@ -100,13 +101,14 @@ struct Traces {
     steps: u64,
     /// Its program has ended without a failure, by itself.
     has_ended: bool,
+    first_mono_ns: Option<Nanos>,
     last_mono_ns: Option<Nanos>,
 }
 
 impl Traces {
     fn read(run: &RunDir, launch: &str) -> anyhow::Result<Traces> {
         let spec = run.spec(launch)?;
-        let (mut steps, mut last_mono_ns) = (None::<u64>, None);
+        let (mut steps, mut first_mono_ns, mut last_mono_ns) = (None::<u64>, None, None);
         for rank in 0..run.ranks(&spec) {
             let mut lines = Vec::new();
             // A rank that was killed before its first word has no file, and what one has said that was killed within a line is all
@@ -116,11 +118,19 @@ impl Traces {
             }
             let done = events::steps_taken(slice::from_ref(&lines));
             steps = Some(steps.map_or(done, |least| least.min(done)));
+            let first = lines.iter().map(|line| line.mono_ns).min();
+            first_mono_ns = [first_mono_ns, first].into_iter().flatten().min();
             last_mono_ns = last_mono_ns.max(lines.iter().map(|line| line.mono_ns).max());
         }
         let end = run.launch_end(launch)?;
         let has_ended = end.is_some_and(|end| end.err.is_none() && end.enough_mono_ns.is_none());
-        Ok(Traces { launch: launch.to_owned(), steps: steps.unwrap_or(0), has_ended, last_mono_ns })
+        Ok(Traces {
+            launch: launch.to_owned(),
+            steps: steps.unwrap_or(0),
+            has_ended,
+            first_mono_ns,
+            last_mono_ns,
+        })
     }
 }
 
@@ -131,6 +141,14 @@ fn done(saved: Option<&Saved>, traces: Option<&Traces>) -> (u64, bool) {
     let saved_itself = saved.filter(|saved| saved.launch == traces.launch);
     let since = traces.steps.saturating_sub(saved_itself.map_or(0, |saved| saved.launch_steps));
     (before + since, traces.has_ended)
+}
+
+/// Steps of a job that its last launch has skipped since its last checkpoint.
+fn skipped_since(skips: &[Skip], job: JobId, saved: u64, traces: Option<&Traces>) -> u64 {
+    let Some(first) = traces.and_then(|traces| traces.first_mono_ns) else { return 0 };
+    let of_launch = |row: &&Skip| row.job == Some(job) && row.mono_ns >= first.0;
+    let since = skips.iter().filter(of_launch).filter(|row| row.steps_before >= Some(saved));
+    since.filter_map(|row| row.steps).sum()
 }
 
 /// The launches that no turn of the journal has started: the scheduler died before it had written their turn. `starts` is the
@@ -183,6 +201,7 @@ mod tests {
             launch: launch.into(),
             steps,
             has_ended: false,
+            first_mono_ns: None,
             last_mono_ns: None,
         };
         for (saved, left, steps) in [

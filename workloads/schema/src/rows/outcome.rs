@@ -57,6 +57,12 @@ pub struct Outcome {
     pub steps_asked: Option<u64>,
     /// Steps that were lost to a failure or a stop without a checkpoint.
     pub steps_lost: u64,
+    /// The part of `steps` that a fast-forwarded run counted without doing them, and the part of `running_ns` in which all jobs
+    /// were skipped. 0 in files without these columns.
+    #[serde(default)]
+    pub steps_skipped: u64,
+    #[serde(default)]
+    pub skipped_ns: u64,
     pub predicted_jct_ns: Option<u64>,
     pub status: Status,
     pub err: Option<ErrorKind>,
