@@ -7,7 +7,7 @@ use std::{fmt, path::PathBuf};
 use schema::rows::{Tier, Warning};
 
 /// The share of the window in which the device ran below its requested clock.
-pub const THROTTLED_PERCENT: f64 = 0.5;
+pub const THROTTLED_PERCENT: f64 = rig::sampler::THROTTLED_PERCENT;
 /// The share of CPU time that the hypervisor gave to others, over the window and the cores of the set.
 pub const STEAL_PERCENT: f64 = 1.0;
 /// The share of CPU time that others used on the cores of the set. One percent would give false warnings, because the clock of

@@ -134,6 +134,7 @@ fn jobs(folder: &Path) -> PathBuf {
         counts_cpus: false,
         host_cores: None,
         switch_cost_from: Vec::new(),
+        fast_forward: None,
         simulated: Some(Simulated { nodes, ..Simulated::default() }),
     })))
     .expect("the folder is writable");
@@ -243,6 +244,8 @@ fn outcome(job: u32, submit: u64, start: u64, length: u64) -> Outcome {
         steps_asked: Some(1),
         steps_lost: 0,
         loss: None,
+        steps_skipped: 0,
+        skipped_ns: 0,
         predicted_jct_ns: None,
         status: Status::Ok,
         err: None,

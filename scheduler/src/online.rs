@@ -7,13 +7,15 @@ mod cluster_memory;
 mod doubts;
 mod draws;
 mod first;
+mod forward;
 mod hindsight;
 mod machine_speed;
 mod predict;
 mod run_inputs;
 mod true_plans;
+mod world;
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{cell::RefCell, collections::BTreeMap, fs, path::Path, rc::Rc};
 
 use anyhow::{Context as _, ensure};
 use colocate::sharing::backend;
@@ -27,23 +29,24 @@ use schema::{
     decision::{self, Turn},
     device::Device,
     manifest::Manifest,
-    rows::{self, Appender, Outcome, Part, Prediction, Status},
+    rows::{self, Appender, Outcome, Part, Prediction, Skip, Status},
     run_dir::RunDir,
     units::Nanos,
 };
 
-use self::machine_speed::SpeedWatch;
 pub use self::{
     doubts::doubts,
     draws::Draws,
+    forward::Forwarded,
     hindsight::hindsight,
     machine_speed::machine_speed,
     predict::{predict, predicted, simulate},
     run_inputs::{InputFiles, RunInputs, by_type, cluster, scheduling},
 };
+use self::{machine_speed::SpeedWatch, world::World};
 use crate::{
     cluster::{ClusterError, DeviceId, Happened, JobId},
-    engine::{self, Engine},
+    engine::Engine,
     job::{Ending, Phase, State},
     journal::Decisions,
     live::Live,
@@ -51,8 +54,9 @@ use crate::{
     recorded::Recorded,
     replay::replay,
     testbed::{
-        ResumePoint, Testbed,
+        ResumePoint,
         checkpoints::Checkpoints,
+        fast_forward::FastForward,
         process::{ProcessLauncher, TestbedSetup},
         recovery::{Recovered, WasPlaced, unrecorded},
     },
@@ -61,6 +65,8 @@ use crate::{
 /// The result of a run.
 pub struct Ended {
     pub outcomes: Vec<Outcome>,
+    /// Present if the run was fast-forwarded.
+    pub forwarded: Option<Forwarded>,
     pub exit: Exit,
 }
 
@@ -98,7 +104,8 @@ pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
     let turns = turns.unwrap_or_default();
     replay(&mut engine, &mut *policy, &turns).context("the run cannot go on as it began")?;
     let mut checkpoints = Checkpoints::open(run, inputs.asked.len() as u32)?;
-    let resume = resume_point(run, &inputs, &engine, &checkpoints, &turns)?;
+    let skips: Vec<Skip> = rows::read_appended(&run.skips_path())?;
+    let resume = resume_point(run, &inputs, &engine, (&checkpoints, &skips), &turns)?;
     // A scheduler that died may not have removed the checkpoints of jobs that are not started again.
     for (id, job) in (0..).map(JobId).zip(engine.view().jobs) {
         let is_over = match &job.state {
@@ -121,6 +128,7 @@ pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
         asked: inputs.asked.clone(),
         sharing: scheduling.sharing.clone(),
         checkpoint_every: every(scheduling.checkpoint_every_s),
+        keeps_steps: scheduling.fast_forward.is_some(),
         checkpoints,
         estimates: Estimates::of_run(&inputs.manifest, footprints),
         rig: Rig::new(programs::all()?)?,
@@ -130,25 +138,43 @@ pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
     let launcher = ProcessLauncher::new(setup)?;
     let mut parts = Appender::<Part>::open(&run.parts_path())?;
     parts.push(&[part(&turns, resume.at)])?;
-    let mut testbed = Testbed::new(launcher, &inputs.asked, every(scheduling.progress_every_s), resume);
-
+    let (at, jumps, skips) = (resume.at, forward::next_jump(&skips), Rc::new(RefCell::new(skips)));
     let mut journal = SpeedWatch {
         inputs: &inputs,
         recorded: Recorded::new(&turns),
+        skips: Rc::clone(&skips),
         has_warned: false,
         journal: Live::new(Decisions::open(&run.decisions_path())?, &inputs.topology),
     };
-    let ended = engine::run(&mut engine, &mut testbed, &mut *policy, &mut journal);
+    let world = World {
+        engine: &mut engine,
+        policy: &mut *policy,
+        journal: &mut journal,
+        asked: &inputs.asked,
+        progress_every: every(scheduling.progress_every_s),
+        resume,
+    };
+    let (launcher, waited, ended) = match scheduling.fast_forward {
+        Some(rule) => {
+            let log = forward::log(run, &inputs.asked, Rc::clone(&skips))?;
+            let (launcher, ended) = world.run(FastForward::new(launcher, rule, at, jumps, log));
+            let (launcher, waited) = launcher.into_parts();
+            (launcher, Some(waited), ended)
+        }
+        None => {
+            let (launcher, ended) = world.run(launcher);
+            (launcher, None, ended)
+        }
+    };
     let SpeedWatch { recorded, .. } = journal;
-    if ended.is_ok() {
-        testbed.all_is_written();
-    }
-    let closed = testbed.into_launcher().close();
-    let outcomes = with_predictions(&predicted, engine.outcomes());
+    let closed = launcher.close();
+    let mut outcomes = with_predictions(&predicted, engine.outcomes());
+    let skips = skips.take();
+    let forwarded = waited.map(|waited| forward::add_skipped(run, &skips, waited, &mut outcomes)).transpose();
     let written = rows::write(&run.outcomes_path(), &outcomes)
-        .and_then(|()| rows::write(&run.speed_path(), &machine_speed(&inputs, &recorded)))
+        .and_then(|()| rows::write(&run.speed_path(), &machine_speed(&inputs, &recorded, &skips)))
         .map_err(anyhow::Error::from);
-    let written = written.and_then(|()| Ok(closed?));
+    let written = written.and_then(|()| Ok((forwarded?, closed?)));
     let exit = match (&ended, &written) {
         (Err(ClusterError::Other(error)), _) | (_, Err(error)) => Exit::of(error),
         (Err(ClusterError::Interrupted), _) => Exit::Interrupted,
@@ -157,10 +183,12 @@ pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
     };
     let has_not_ended = |row: &&Outcome| row.end_ns.is_none() && row.status == Status::Failed;
     let missing = outcomes.iter().filter(has_not_ended).map(|row| row.name.clone()).collect();
-    let cost = written.as_ref().copied().unwrap_or_default();
+    let cost = written.as_ref().map(|(_, cost)| *cost).unwrap_or_default();
     run::write_end(run, exit, missing, observed, cost)?;
     match ended {
-        Ok(_) | Err(ClusterError::Interrupted) => written.map(|_| Ended { outcomes, exit }),
+        Ok(_) | Err(ClusterError::Interrupted) => {
+            written.map(|(forwarded, _)| Ended { outcomes, forwarded, exit })
+        }
         Err(error @ ClusterError::Stuck { .. }) => Err(Exit::SomeFailed.because(error.to_string())),
         Err(ClusterError::Other(error)) => Err(error),
         Err(error @ ClusterError::Nothing) => Err(error.into()),
@@ -182,7 +210,7 @@ fn resume_point(
     run: &RunDir,
     inputs: &RunInputs,
     engine: &Engine<'_>,
-    checkpoints: &Checkpoints,
+    (checkpoints, skips): (&Checkpoints, &[Skip]),
     turns: &[Turn],
 ) -> anyhow::Result<ResumePoint> {
     let view = engine.view();
@@ -203,12 +231,13 @@ fn resume_point(
              last checkpoint is done again"
         ));
     }
-    let recovered = Recovered::read(run, &inputs.manifest, checkpoints, &placed)?;
+    let recovered = Recovered::read(run, &inputs.manifest, (checkpoints, skips), &placed)?;
     let parts: Vec<Part> = rows::read_appended(&run.parts_path())?;
-    let said = parts
-        .last()
-        .zip(recovered.last_word_mono_ns)
-        .map(|(part, word)| Nanos(part.at_ns) + word.saturating_sub(Nanos(part.mono_ns)));
+    let said = parts.last().zip(recovered.last_word_mono_ns).map(|(part, word)| {
+        let of_part = skips.partition_point(|row| row.from_ns < part.at_ns);
+        let skipped = Nanos(rows::skipped_ns(&skips[of_part..]));
+        Nanos(part.at_ns) + word.saturating_sub(Nanos(part.mono_ns)) + skipped
+    });
     let decided = turns.last().map(|turn| turn.at_ns);
     let devices = (0..inputs.topology.devices()).map(DeviceId);
     let back = devices.filter(|device| view.occupancy.is_lost(*device));

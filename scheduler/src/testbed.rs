@@ -7,6 +7,7 @@ mod actions;
 pub mod checkpoints;
 mod clock;
 mod events;
+pub mod fast_forward;
 pub mod launcher;
 pub mod process;
 pub mod recovery;

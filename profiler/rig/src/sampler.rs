@@ -8,6 +8,7 @@
 mod keeper;
 mod schedule;
 mod status;
+mod throttled;
 mod users;
 mod watcher;
 
@@ -25,14 +26,15 @@ use std::{
 use schema::{
     device::Device,
     rows::{Appender, DeviceSample, HostSample, RowError},
+    units::Nanos,
 };
 
-pub use self::status::SamplerCost;
 use self::{
     keeper::KeeperOrder,
     status::{SharedStatus, locked},
     watcher::WatcherCommand,
 };
+pub use self::{status::SamplerCost, throttled::THROTTLED_PERCENT};
 use crate::{device::DeviceReader, output};
 
 /// The time limit for an answer of the threads. They sleep or are in calls that take milliseconds, unless a driver hangs.
@@ -130,6 +132,12 @@ impl Sampler {
     /// Devices that have permanently stopped answering.
     pub fn lost_devices(&self) -> Vec<Device> {
         locked(&self.status).lost.clone()
+    }
+
+    /// The time of the last reading before which a device ran below its clock, because of its power or its temperature, for more than
+    /// [`THROTTLED_PERCENT`] of the time since the reading before. Always `None` for devices that do not report this, such as cores.
+    pub fn last_throttled(&self) -> Option<Nanos> {
+        locked(&self.status).throttled_at
     }
 
     /// Writes the remaining rows and ends the threads.

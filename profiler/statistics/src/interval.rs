@@ -62,6 +62,23 @@ impl Interval {
 ///
 /// `None` for fewer than [`MIN_STEPS`] steps, and where the median of a batch is 0: such steps are below the clock's resolution.
 pub fn within_launch_median(step_ns: &[u64]) -> Option<Interval> {
+    within_launch(step_ns, median_in_place)
+}
+
+/// The mean step time of one launch's steady steps, in ns, given in order of execution: the time that many more steps would take,
+/// over their number.
+///
+/// The interval is that of [`within_launch_median`] with means of batches in place of medians. A slow step that returns regularly
+/// is a part of the mean and leaves the interval narrow; a single slow step makes one batch differ from the others, and the
+/// interval wide.
+///
+/// `None` as for the median.
+pub fn within_launch_mean(step_ns: &[u64]) -> Option<Interval> {
+    within_launch(step_ns, |steps| mean(steps))
+}
+
+/// An estimate over steps, with the interval from the spread of the same estimate over batches of them.
+fn within_launch(step_ns: &[u64], estimate: impl Fn(&mut [f64]) -> f64) -> Option<Interval> {
     let n = step_ns.len();
     if n < MIN_STEPS {
         return None;
@@ -69,10 +86,9 @@ pub fn within_launch_median(step_ns: &[u64]) -> Option<Interval> {
     let mut steps: Vec<f64> = step_ns.iter().map(|&step| step as f64).collect();
     let count = batch_count(&steps);
     let mut scratch = steps.clone();
-    let batches =
-        (0..count).map(|batch| median_in_place(&mut scratch[batch * n / count..(batch + 1) * n / count]));
+    let batches = (0..count).map(|batch| estimate(&mut scratch[batch * n / count..(batch + 1) * n / count]));
     let half_width = t_half_width(&logarithms(batches)?)?;
-    let estimate = median_in_place(&mut steps);
+    let estimate = estimate(&mut steps);
     Some(Interval { estimate, lo: estimate * (-half_width).exp(), hi: estimate * half_width.exp(), n })
 }
 
@@ -199,6 +215,22 @@ mod tests {
         let median = within_launch_median(&steps).expect("two hundred steps");
         // Twenty batches of ten contain one slow step each, so that nothing is uncertain.
         assert_eq!((median.lo, median.estimate, median.hi), (1_000.0, 1_000.0, 1_000.0));
+    }
+
+    /// Twenty batches of five: with a slow step in each, all means are 1,200 ns; with one in all, the batch of the slow step has a
+    /// mean of 1,200 ns beside 19 of 1,000 ns, whose logarithms deviate by ln 1.2 / sqrt(20).
+    #[test]
+    fn a_mean_counts_slow_steps_and_is_uncertain_if_they_are_rare() {
+        let steps = |slow: fn(usize) -> bool| -> Vec<u64> {
+            (0..100).map(|index| if slow(index) { 2_000 } else { 1_000 }).collect()
+        };
+        let regular = within_launch_mean(&steps(|index| index % 5 == 4)).expect("a hundred steps");
+        assert_eq!((regular.lo, regular.estimate, regular.hi), (1_200.0, 1_200.0, 1_200.0));
+        let once = within_launch_mean(&steps(|index| index == 42)).expect("a hundred steps");
+        let half_width = 2.093_024_1 * 1.2_f64.ln() / 20.0;
+        assert_close(once.estimate, 1_010.0);
+        assert_close((once.hi / once.estimate).ln(), half_width);
+        assert_eq!(within_launch_mean(&[7; MIN_STEPS - 1]), None);
     }
 
     /// Steps that are held now and then: the batches' medians differ a thousandfold.

@@ -52,8 +52,13 @@ fn figure(run: &Run, colours: &Colours, facts: &DeviceFacts, samples: &[DeviceSa
     let shades: Vec<Shade> = launches.iter().filter_map(|of| shade(of, start, launches.len())).collect();
     planes.iter_mut().for_each(|plane| plane.shades.clone_from(&shades));
     let failed = rows.iter().filter(|row| row.err.is_some()).count();
+    let is_forwarded = run.manifest.scheduling.as_ref().is_some_and(|of| of.fast_forward.is_some());
+    let forwarded = match is_forwarded {
+        true => " The run skipped steps, so that this time is shorter than the time of the run.",
+        false => "",
+    };
     let caption = format!(
-        "Readings of {device} ({}) over the time since the first reading of the run. Shares are of all its \
+        "Readings of {device} ({}) over the time since the first reading of the run.{forwarded} Shares are of all its \
          cores, over at least a second. A line ends where readings failed or a counter fell. The time of \
          jobs alone is shaded, and their step times are at the end. {}",
         facts.name,

@@ -53,9 +53,17 @@ pub(super) fn make(run: &Run, _: &Colours) -> Vec<Figure> {
     }
     let mut table = Table::new(COLUMNS);
     jobs.iter().for_each(|row| table.push(cells(row)));
+    let [skipped, steps] = [|row: &Outcome| row.steps_skipped, |row: &Outcome| row.steps]
+        .map(|of| run.outcomes.iter().map(of).sum::<u64>());
+    let forwarded = match skipped {
+        0 => String::new(),
+        _ => format!(
+            " The run was fast-forwarded: {skipped} of {steps} steps were skipped, at the step time that was measured before."
+        ),
+    };
     let caption = format!(
         "{} of {} jobs on {}. The plan and the number of devices are those that a job asked for. From arrival to end, a job is queued, \
-         switching, running or paused. Each job ran once, so that its times have no interval.",
+         switching, running or paused. Each job ran once, so that its times have no interval.{forwarded}",
         jobs.len(),
         run.outcomes.len(),
         place(run)
@@ -91,6 +99,17 @@ fn cells(row: &Outcome) -> Vec<Cell> {
 mod tests {
     use super::*;
     use crate::activity::tests::recorded;
+
+    #[test]
+    fn skipped_steps_are_told_of() {
+        let mut runs = recorded();
+        let run = &mut runs[0];
+        let caption = |run: &Run| make(run, &Colours::default())[0].caption.clone();
+        assert!(!caption(run).contains("skipped"), "{}", caption(run));
+        let like = Outcome { steps: 100, ..run.outcomes[0].clone() };
+        run.outcomes = [80, 0].map(|steps_skipped| Outcome { steps_skipped, ..like.clone() }).into();
+        assert!(caption(run).contains("80 of 200 steps were skipped"), "{}", caption(run));
+    }
 
     #[test]
     fn the_longest_and_all_that_failed_are_kept() {

@@ -6,6 +6,7 @@
 mod explain;
 mod fidelity;
 mod fit;
+mod forward;
 mod plan;
 mod predict;
 mod replay;

@@ -156,6 +156,7 @@ impl Rules {
             counts_cpus: true,
             host_cores: None,
             switch_cost_from: Vec::new(),
+            fast_forward: None,
             simulated: None,
         };
         if let Some(named) = &self.switch_cost {

@@ -34,13 +34,13 @@ use schema::{
     units::Nanos,
 };
 
-use super::{above_zero, busy, policies, rules::Rules, some_jobs};
+use super::{above_zero, busy, forward::ForwardOptions, policies, rules::Rules, some_jobs};
 use crate::{
     inputs::{self, Purpose},
     job::{JobRequest, Payload},
     legal_plans::LegalPlans,
     models::ModelFiles,
-    online::{self, InputFiles, RunInputs},
+    online::{self, Forwarded, InputFiles, RunInputs},
     policy,
     testbed::process::HostCores,
 };
@@ -58,6 +58,8 @@ use crate::{
 ///
 /// Example: `sched run trace.csv --policy tiresias:30s --device cuda:0 --checkpoint-every 60s --out runs/tiresias`
 ///
+/// Example: `sched run trace.csv --policy fifo --device cuda:0 --fast-forward --out runs/forwarded`
+///
 /// Example: `sched run --resume runs/tiresias`
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -70,6 +72,8 @@ pub(super) struct Args {
     run: RunOptions,
     #[command(flatten)]
     rules: Rules,
+    #[command(flatten)]
+    forward: ForwardOptions,
     /// The interval between reports of each job's progress to the policy.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = above_zero)]
     progress_every: Duration,
@@ -77,7 +81,7 @@ pub(super) struct Args {
     ///
     /// The files of --data and --catalog are read from the same paths as before; trace, tables, history and calibration were copied
     /// into the run. The versions of Tandem, libtorch and the driver of GPUs must be those with which the run was begun.
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["trace", "policy", "RunOptions", "Rules", "progress_every"])]
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["trace", "policy", "RunOptions", "Rules", "ForwardOptions", "progress_every"])]
     resume: Option<PathBuf>,
     /// With --resume: start the programs that the run names without asking.
     #[arg(long, requires = "resume")]
@@ -106,6 +110,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         output::print(rows::to_json(&ended.outcomes))?;
     } else {
         show(&ended.outcomes)?;
+    }
+    if let Some(forwarded) = &ended.forwarded {
+        output::note(skipped(forwarded, &ended.outcomes));
     }
     output::note(format_args!("run: {}", run.path().display()));
     if ended.exit == Exit::Interrupted {
@@ -188,7 +195,8 @@ fn manifest(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<(Manifest
     let scheduling = args.rules.scheduling(policy, Some(args.progress_every), &mut args.rules.sources())?;
     let host_cores = pool.iter().any(|device| matches!(device, Device::Cuda(_)));
     let host_cores = host_cores.then(|| HostCores::beside(&pool)).transpose()?.map(|host| host.count());
-    manifest.scheduling = Some(Scheduling { host_cores, ..scheduling });
+    let fast_forward = args.forward.setting(&scheduling, &jobs)?;
+    manifest.scheduling = Some(Scheduling { host_cores, fast_forward, ..scheduling });
     Ok((manifest, estimates.footprints()))
 }
 
@@ -234,6 +242,16 @@ fn cell(
     })
 }
 
+/// How much of a run was skipped, and what was not.
+fn skipped(forwarded: &Forwarded, outcomes: &[Outcome]) -> String {
+    let Forwarded { jumps, skipped_ns, steps, waited } = forwarded;
+    let all: u64 = outcomes.iter().map(|row| row.steps).sum();
+    let time = Nanos(*skipped_ns);
+    format!(
+        "fast-forwarded: {steps} of {all} steps and {time} were skipped in {jumps} jumps; executed: {waited}"
+    )
+}
+
 /// Prints one line for each job, and a summary.
 fn show(outcomes: &[Outcome]) -> anyhow::Result<()> {
     let mut lines = table::new(&[
@@ -252,7 +270,11 @@ fn show(outcomes: &[Outcome]) -> anyhow::Result<()> {
         let mut notes: Vec<String> =
             row.err_detail.iter().map(|why| format!("{}: {why}", row.status)).collect();
         notes.extend((row.status == Status::EndedByPolicy).then(|| "ended by the policy".into()));
-        for (count, what) in [(u64::from(row.retries), "retries"), (row.steps_lost, "steps lost")] {
+        for (count, what) in [
+            (u64::from(row.retries), "retries"),
+            (row.steps_lost, "steps lost"),
+            (row.steps_skipped, "steps skipped"),
+        ] {
             notes.extend((count > 0).then(|| format!("{count} {what}")));
         }
         lines.add_row([

@@ -81,6 +81,8 @@ fn outcome(
         steps_asked: asked.steps,
         steps_lost: account.steps_lost,
         loss: job.loss,
+        steps_skipped: 0,
+        skipped_ns: 0,
         predicted_jct_ns: None,
         status,
         err,

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, ensure};
 use schema::{
     decision,
-    rows::{MachineSpeed, Outcome},
+    rows::{self, MachineSpeed, Outcome, Skip},
     run_dir::RunDir,
 };
 
@@ -28,7 +28,8 @@ pub fn hindsight(run: &RunDir) -> anyhow::Result<(Vec<Outcome>, Vec<MachineSpeed
         "{}: {failures} launches failed or devices were lost in it, which hindsight does not repeat",
         run.path().display()
     );
-    let speed = machine_speed(&inputs, &recorded);
+    let skips: Vec<Skip> = rows::read_appended(&run.skips_path())?;
+    let speed = machine_speed(&inputs, &recorded, &skips);
     let truth = &*inputs.models.truth;
     let course = Box::new(Hindsight(recorded));
     let chance = Chance { seed: inputs.manifest.seed, truth, course };

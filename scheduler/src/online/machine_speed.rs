@@ -6,11 +6,14 @@ use model::Question;
 use rig::output;
 use schema::{
     decision::{JobId, Turn},
-    rows::MachineSpeed,
+    rows::{MachineSpeed, Skip},
     units::Nanos,
 };
 
-use super::run_inputs::RunInputs;
+use super::{
+    forward::{SharedSkips, executed},
+    run_inputs::RunInputs,
+};
 use crate::{
     journal::Journal,
     recorded::{Recorded, RecordedStretch},
@@ -25,10 +28,10 @@ const LATELY: Nanos = Nanos(60 * Nanos::SECOND.0);
 const ENOUGH: Nanos = Nanos(10 * Nanos::SECOND.0);
 
 /// The speed of the machine in each window of a run. Only stretches whose step time the model knows count, and windows without any
-/// are left out. The effect of neighbours is part of the speed.
-pub fn machine_speed(inputs: &RunInputs, recorded: &Recorded) -> Vec<MachineSpeed> {
-    let known: Vec<Known<'_>> =
-        recorded.stretches.iter().filter_map(|of| Known::new(inputs, recorded, of)).collect();
+/// are left out. The effect of neighbours is part of the speed. Of a stretch with skipped steps, the window before them counts.
+pub fn machine_speed(inputs: &RunInputs, recorded: &Recorded, skips: &[Skip]) -> Vec<MachineSpeed> {
+    let executed = recorded.stretches.iter().filter_map(|of| executed(of, skips));
+    let known: Vec<Known> = executed.filter_map(|of| Known::new(inputs, recorded, of)).collect();
     let last = known.iter().map(|known| known.of.until).max().unwrap_or_default();
     let windows =
         (0..last.0.div_ceil(WINDOW.0)).map(|nth| (Nanos(nth * WINDOW.0), Nanos((nth + 1) * WINDOW.0)));
@@ -55,6 +58,7 @@ impl RunInputs {
 pub(super) struct SpeedWatch<'a, J> {
     pub(super) inputs: &'a RunInputs,
     pub(super) recorded: Recorded,
+    pub(super) skips: SharedSkips,
     pub(super) has_warned: bool,
     pub(super) journal: J,
 }
@@ -75,8 +79,10 @@ impl<J> SpeedWatch<'_, J> {
     fn watch(&mut self, now: Nanos) {
         let from = Nanos(now.0.saturating_sub(LATELY.0));
         let lately = self.recorded.stretches.iter().rev().take_while(|of| of.until > from);
-        let known: Vec<Known<'_>> =
-            lately.filter_map(|of| Known::new(self.inputs, &self.recorded, of)).collect();
+        let skips = self.skips.borrow();
+        let executed = lately.filter_map(|of| executed(of, &skips));
+        let known: Vec<Known> =
+            executed.filter_map(|of| Known::new(self.inputs, &self.recorded, of)).collect();
         let found = in_window(&known, from, now).filter(|(_, trained)| *trained >= ENOUGH);
         let Some((MachineSpeed { step_ratio, jobs, .. }, trained)) = found else { return };
         let most = self.inputs.models.drift.expected();
@@ -93,14 +99,14 @@ impl<J> SpeedWatch<'_, J> {
 }
 
 /// A stretch whose step time the model knows.
-struct Known<'a> {
-    of: &'a RecordedStretch,
+struct Known {
+    of: RecordedStretch,
     /// The measured time of a step over the predicted one, on the log scale.
     log_ratio: f64,
 }
 
-impl<'a> Known<'a> {
-    fn new(inputs: &RunInputs, recorded: &Recorded, of: &'a RecordedStretch) -> Option<Known<'a>> {
+impl Known {
+    fn new(inputs: &RunInputs, recorded: &Recorded, of: RecordedStretch) -> Option<Known> {
         let launch = recorded.job(of.job)?.launches.get(of.launch)?;
         let device_type = inputs.topology.type_of(*launch.devices.first()?);
         let workload = |job: JobId| inputs.asked[job.0 as usize].what.workload();
@@ -128,7 +134,7 @@ impl<'a> Known<'a> {
 }
 
 /// The row of a window, and the time of training in it. `None` if no job trained in it.
-fn in_window(known: &[Known<'_>], from: Nanos, until: Nanos) -> Option<(MachineSpeed, Nanos)> {
+fn in_window(known: &[Known], from: Nanos, until: Nanos) -> Option<(MachineSpeed, Nanos)> {
     let mut of_jobs: BTreeMap<JobId, (f64, f64)> = BTreeMap::new();
     for Known { of, log_ratio } in known {
         let overlap = of.until.min(until).0.saturating_sub(of.from.max(from).0) as f64;

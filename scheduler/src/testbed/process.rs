@@ -12,6 +12,7 @@ mod losses;
 mod mean_loss;
 mod memory;
 mod request;
+mod skipping;
 mod stall;
 mod throttle;
 mod turns;
@@ -70,6 +71,8 @@ pub struct TestbedSetup {
     pub sharing: Sharing,
     /// The interval between checkpoints of a launch.
     pub checkpoint_every: Option<Nanos>,
+    /// Whether the times of steps are kept, for a launcher that skips some.
+    pub keeps_steps: bool,
     pub checkpoints: Checkpoints,
     pub estimates: Estimates,
     pub rig: Rig,
@@ -212,6 +215,7 @@ impl Launcher for ProcessLauncher {
         let before = self.setup.checkpoints.steps(start.job);
         let mut launch = LaunchState::new(start, &request.spec, before, self.steps_left(start.job));
         launch.memory_bytes = self.memory_bytes(start);
+        launch.timed = self.setup.keeps_steps.then(Vec::new);
         let member = self.setup.rig.add(request);
         self.setup.rig.look_every(member, launch.look);
         self.launches.insert(member, launch);

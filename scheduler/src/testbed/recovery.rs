@@ -9,7 +9,7 @@ use schema::{
     checkpoint::Saved,
     events::{self, EventReader},
     manifest::Manifest,
-    rows::ErrorKind,
+    rows::{ErrorKind, Skip},
     run_dir::RunDir,
     steps,
     units::Nanos,
@@ -48,7 +48,7 @@ impl Recovered {
     pub fn read(
         run: &RunDir,
         manifest: &Manifest,
-        checkpoints: &Checkpoints,
+        (checkpoints, skips): (&Checkpoints, &[Skip]),
         placed: &[WasPlaced],
     ) -> anyhow::Result<Recovered> {
         // A later launch of a job replaces those before.
@@ -64,6 +64,7 @@ impl Recovered {
             recovered.last_word_mono_ns =
                 recovered.last_word_mono_ns.max(traces.as_ref().and_then(|traces| traces.last_mono_ns));
             let (done, has_ended) = done(checkpoints.last(job), traces.as_ref());
+            let done = done + skipped_since(skips, job, checkpoints.steps(job), traces.as_ref());
             // A file may have lost its end with the machine, and nothing is taken back.
             let done = done.max(told);
             let loss = traces.as_ref().and_then(|traces| traces.loss_of_last(done - told));
@@ -102,6 +103,7 @@ struct Traces {
     steps: u64,
     /// Its program has ended without a failure, by itself.
     has_ended: bool,
+    first_mono_ns: Option<Nanos>,
     last_mono_ns: Option<Nanos>,
     /// The losses of its steps, as far as they have one.
     losses: Vec<(u64, f64)>,
@@ -110,7 +112,8 @@ struct Traces {
 impl Traces {
     fn read(run: &RunDir, launch: &str) -> anyhow::Result<Traces> {
         let spec = run.spec(launch)?;
-        let (mut steps, mut last_mono_ns, mut events) = (None::<u64>, None, Vec::new());
+        let (mut steps, mut first_mono_ns, mut last_mono_ns) = (None::<u64>, None, None);
+        let mut events = Vec::new();
         for rank in 0..run.ranks(&spec) {
             let mut lines = Vec::new();
             // A rank that was killed before its first word has no file, and what one has said that was killed within a line is all
@@ -120,6 +123,8 @@ impl Traces {
             }
             let done = events::steps_taken(slice::from_ref(&lines));
             steps = Some(steps.map_or(done, |least| least.min(done)));
+            let first = lines.iter().map(|line| line.mono_ns).min();
+            first_mono_ns = [first_mono_ns, first].into_iter().flatten().min();
             last_mono_ns = last_mono_ns.max(lines.iter().map(|line| line.mono_ns).max());
             events.push(lines);
         }
@@ -128,7 +133,7 @@ impl Traces {
         let losses =
             steps::job_steps(&events, 1).into_iter().filter_map(|step| Some((step.index, step.loss?)));
         let (launch, steps, losses) = (launch.to_owned(), steps.unwrap_or(0), losses.collect());
-        Ok(Traces { launch, steps, has_ended, last_mono_ns, losses })
+        Ok(Traces { launch, steps, has_ended, first_mono_ns, last_mono_ns, losses })
     }
 
     /// The mean loss of the last steps, this many of them. `None` if none of them had one.
@@ -147,6 +152,14 @@ fn done(saved: Option<&Saved>, traces: Option<&Traces>) -> (u64, bool) {
     let saved_itself = saved.filter(|saved| saved.launch == traces.launch);
     let since = traces.steps.saturating_sub(saved_itself.map_or(0, |saved| saved.launch_steps));
     (before + since, traces.has_ended)
+}
+
+/// Steps of a job that its last launch has skipped since its last checkpoint.
+fn skipped_since(skips: &[Skip], job: JobId, saved: u64, traces: Option<&Traces>) -> u64 {
+    let Some(first) = traces.and_then(|traces| traces.first_mono_ns) else { return 0 };
+    let of_launch = |row: &&Skip| row.job == Some(job) && row.mono_ns >= first.0;
+    let since = skips.iter().filter(of_launch).filter(|row| row.steps_before >= Some(saved));
+    since.filter_map(|row| row.steps).sum()
 }
 
 /// The launches that no turn of the journal has started: the scheduler died before it had written their turn. `starts` is the
@@ -199,6 +212,7 @@ mod tests {
             launch: launch.into(),
             steps,
             has_ended: false,
+            first_mono_ns: None,
             last_mono_ns: None,
             losses: Vec::new(),
         };
@@ -219,8 +233,14 @@ mod tests {
     #[test]
     fn the_loss_of_a_torn_job_is_that_of_its_steps_since_the_last_report() {
         let losses = vec![(0, 8.0), (1, 4.0), (3, 2.0), (4, 9.0)];
-        let traces =
-            Traces { launch: "0001-a".into(), steps: 4, has_ended: false, last_mono_ns: None, losses };
+        let traces = Traces {
+            launch: "0001-a".into(),
+            steps: 4,
+            has_ended: false,
+            first_mono_ns: None,
+            last_mono_ns: None,
+            losses,
+        };
         let found = [0, 1, 2, 3, 9].map(|steps| traces.loss_of_last(steps));
         // The third step had no loss, and not all ranks have done the fifth.
         assert_eq!(found, [None, Some(2.0), Some(2.0), Some(3.0), Some(14.0 / 3.0)]);

@@ -98,6 +98,7 @@ impl Stage {
             asked: asked(jobs),
             sharing: sharing.parse().unwrap(),
             checkpoint_every: checkpoint_every.map(Nanos::from),
+            keeps_steps: false,
             checkpoints: Checkpoints::open(&run, jobs.len() as u32).unwrap(),
             estimates: Estimates::of_run(&manifest, Vec::new()),
             rig: Rig::new(Programs { own, torch_worker: None }).unwrap(),

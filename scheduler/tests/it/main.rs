@@ -10,6 +10,7 @@ mod cpus;
 mod elastic_baselines;
 mod endings;
 mod exec;
+mod fast_forward;
 mod gandiva;
 mod invariants;
 mod losses;

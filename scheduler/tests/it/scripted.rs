@@ -5,6 +5,7 @@
 
 mod faults;
 mod pace;
+mod skipping;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -18,6 +19,8 @@ use scheduler::{
     topology::Topology,
 };
 use schema::{plan::Plan, sharing::Sharing, units::Nanos};
+
+use self::skipping::Timed;
 
 /// The accuracy of sums of fractions of a step.
 const ROUNDING: f64 = 1e-6;
@@ -43,6 +46,14 @@ pub(crate) struct Scripted<'a> {
     fall: VecDeque<(Nanos, Member)>,
     /// The shares that launches began with or were told, with their times.
     pub(crate) shares: Vec<(Nanos, Member, Share)>,
+    /// Steps that launches have executed.
+    pub(crate) executed: u64,
+    /// The time that a fast-forwarded run has skipped.
+    skipped: Nanos,
+    /// The times at which a device ran below its clock.
+    pub(crate) throttled: Vec<Nanos>,
+    /// A job that reports no number of steps that are left.
+    pub(crate) endless: Option<JobId>,
 }
 
 struct ScriptedLaunch {
@@ -61,6 +72,7 @@ struct ScriptedLaunch {
     saves_at: Option<Nanos>,
     /// Its steps whose loss was taken.
     losses_until: u64,
+    timed: Timed,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -121,6 +133,10 @@ impl<'a> Scripted<'a> {
             falls_for,
             fall,
             shares: Vec::new(),
+            executed: 0,
+            skipped: Nanos::ZERO,
+            throttled: Vec::new(),
+            endless: None,
         }
     }
 
@@ -153,6 +169,7 @@ impl<'a> Scripted<'a> {
 
     /// Ends training at a boundary, with this number of steps.
     fn cease(&mut self, launch: Member, steps: u64) {
+        self.time_steps(launch.0 as usize);
         let of = self.launch(launch);
         (of.steps, of.doing) = (steps as f64, Doing::Rests);
         self.change_pace(launch);
@@ -202,7 +219,7 @@ impl<'a> Scripted<'a> {
             }
             Doing::Switches { then: Then::Run, .. } => {
                 let of = self.launch(launch);
-                (of.doing, of.since) = (Doing::Trains, now);
+                (of.doing, of.since, of.timed.end) = (Doing::Trains, now, None);
                 self.plan_to_save(launch);
                 self.change_pace(launch);
                 Some(self.settled(launch, Settled::Running))
@@ -258,6 +275,7 @@ impl Launcher for Scripted<'_> {
             began: None,
             saves_at: None,
             losses_until: self.saved_steps(start.job),
+            timed: Timed { done: self.saved_steps(start.job), ..Timed::default() },
         });
         self.shares.push((self.now, launch, start.share));
         self.switch(launch, self.cost(&self.launches[launch.0 as usize], of), Then::Run);

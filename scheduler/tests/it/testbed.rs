@@ -114,7 +114,7 @@ fn a_job_that_is_stopped_goes_on_under_another_plan_on_other_devices() {
     // A scheduler that dies before it has recorded this must detect it from the files.
     let checkpoints = Checkpoints::open(&bench.run, 1).unwrap();
     let placed = WasPlaced { job: JobId(0), asked: Some(1_500), told: 0, start: 2 };
-    let recovered = Recovered::read(&bench.run, &bench.manifest, &checkpoints, &[placed]).unwrap();
+    let recovered = Recovered::read(&bench.run, &bench.manifest, (&checkpoints, &[]), &[placed]).unwrap();
     assert_eq!(recovered.fates, [Happened::Finished { job: JobId(0), steps: 1_500 }]);
     assert_eq!(left(&bench), 2, "the checkpoint, and that it is the last one");
     bench.testbed.all_is_written();
@@ -299,7 +299,7 @@ fn what_a_dead_scheduler_has_left_is_known_to_the_step() {
     let checkpoints = Checkpoints::open(&run, 4).unwrap();
     let was_placed = |(id, steps)| WasPlaced { job: JobId(id), asked: Some(steps), told: 0, start: 0 };
     let placed = [(0, 100_000), (1, 40), (2, 40), (3, 7)].map(was_placed);
-    let recovered = Recovered::read(&run, &manifest, &checkpoints, &placed).unwrap();
+    let recovered = Recovered::read(&run, &manifest, (&checkpoints, &[]), &placed).unwrap();
     let mut lines = Vec::new();
     EventReader::open(&run.events_path("0001-short", 0), 0).unwrap().poll(&mut lines).unwrap();
     let done = lines.iter().filter(|line| matches!(line.event, Event::Step(_))).count() as u64;
@@ -327,10 +327,10 @@ fn what_a_dead_scheduler_has_left_is_known_to_the_step() {
 
     // Started once more, but not launched: earlier losses are not counted twice.
     let again = WasPlaced { start: 1, ..placed[0] };
-    let recovered = Recovered::read(&run, &manifest, &checkpoints, &[again]).unwrap();
+    let recovered = Recovered::read(&run, &manifest, (&checkpoints, &[]), &[again]).unwrap();
     assert_eq!((recovered.fates, recovered.last_word_mono_ns), (vec![gone(JobId(0), kept)], None));
     // Reported progress stays, even if the files have lost it.
     let told = WasPlaced { told: done + 5, ..placed[0] };
-    let recovered = Recovered::read(&run, &manifest, &checkpoints, &[told]).unwrap();
+    let recovered = Recovered::read(&run, &manifest, (&checkpoints, &[]), &[told]).unwrap();
     assert_eq!(recovered.fates[0], Happened::Progress { job: JobId(0), steps: done + 5, loss: None });
 }

@@ -107,9 +107,23 @@ pub struct Scheduling {
     /// The costs of switches of jobs with more devices, if they differ.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub switch_cost_from: Vec<SwitchCostFrom>,
+    /// Present if steps of jobs were skipped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fast_forward: Option<FastForward>,
     /// Present if the run was simulated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulated: Option<Simulated>,
+}
+
+/// What is measured of each job before steps of it are skipped.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FastForward {
+    /// The least time and number of executed steps in which the time of a step is measured.
+    pub window_s: f64,
+    pub window_steps: u32,
+    /// The largest half-width of the 95 % interval of the mean time of a step.
+    pub error_percent: f64,
 }
 
 impl Scheduling {

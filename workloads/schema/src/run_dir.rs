@@ -248,6 +248,11 @@ impl RunDir {
         self.0.join("parts.csv")
     }
 
+    /// The steps that were skipped. Absent if the run was not fast-forwarded, and before its first jump.
+    pub fn skips_path(&self) -> PathBuf {
+        self.0.join("skips.csv")
+    }
+
     /// The journal of a run of the scheduler.
     pub fn decisions_path(&self) -> PathBuf {
         self.0.join("decisions.jsonl")

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use schema::device::Device;
+use schema::{device::Device, units::Nanos};
 
 /// The cost of watching so far, of both threads together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +33,7 @@ pub(super) struct Status {
     pub(super) watcher: SamplerCost,
     pub(super) keeper: SamplerCost,
     pub(super) lost: Vec<Device>,
+    pub(super) throttled_at: Option<Nanos>,
 }
 
 pub(super) type SharedStatus = Arc<Mutex<Status>>;

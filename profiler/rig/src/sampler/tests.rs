@@ -239,6 +239,25 @@ fn the_fast_tier_is_read_as_often_as_it_is_told() {
 }
 
 #[test]
+fn a_device_below_its_clock_is_known_as_soon_as_it_is_read() {
+    let device = |per_s| {
+        format!(
+            "[[device]]\nname = 'NVIDIA H100 PCIe'\nmemory_bytes = 1000\n[device.metrics]\n\
+             throttle_power_cap_ns = {{ per_s = {per_s} }}"
+        )
+    };
+    for (per_s, is_throttled) in [(100_000_000, true), (1_000_000, false)] {
+        let watched = Watched::start(gpu(&device(per_s)));
+        let (rows, _) =
+            watched.rows_when(|rows, _| rows.iter().filter(|row| row.throttle_ns.is_some()).count() >= 4);
+        let last = watched.sampler.last_throttled();
+        assert_eq!(last.is_some(), is_throttled, "{per_s} ns in a second: {rows:?}");
+        assert!(last.is_none_or(|last| last > rows[0].mono_ns));
+    }
+    assert_eq!(Watched::start(cpu()).sampler.last_throttled(), None);
+}
+
+#[test]
 fn a_lost_device_is_known_and_goes_on_having_rows() {
     let script = fake_driver::H200.replace("reserved_bytes", "lost_after_calls = 120\nreserved_bytes");
     let watched = Watched::start(gpu(&script));

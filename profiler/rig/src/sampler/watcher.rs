@@ -12,6 +12,7 @@ use super::{
     keeper::{HAND_OVER_PERIOD, KeeperOrder},
     schedule::{Schedule, Woken},
     status::{SharedStatus, locked},
+    throttled::Throttled,
 };
 use crate::device::DeviceReader;
 
@@ -27,6 +28,8 @@ pub(super) struct Watcher {
     devices: Vec<Box<dyn DeviceReader>>,
     schedule: Schedule<What>,
     rows: Vec<DeviceSample>,
+    /// By the position of the device.
+    throttled: Vec<Throttled>,
     keeper: Sender<KeeperOrder>,
     status: SharedStatus,
 }
@@ -50,7 +53,8 @@ impl Watcher {
             }
         }
         works.push((HAND_OVER_PERIOD, What::HandOver));
-        Watcher { devices, schedule: Schedule::new(works), rows: Vec::new(), keeper, status }
+        let throttled = devices.iter().map(|_| Throttled::default()).collect();
+        Watcher { devices, schedule: Schedule::new(works), rows: Vec::new(), throttled, keeper, status }
     }
 
     /// Runs until the channel of commands is closed.
@@ -83,7 +87,11 @@ impl Watcher {
         for place in 0..self.schedule.len() {
             let Some((what, began)) = self.schedule.begin(place) else { continue };
             match what {
-                What::Read(device, tier) => self.rows.push(self.devices[device].sample(tier)),
+                What::Read(device, tier) => {
+                    let row = self.devices[device].sample(tier);
+                    self.throttled[device].read(&row);
+                    self.rows.push(row);
+                }
                 What::HandOver => self.hand_over(),
             }
             self.schedule.done(began);
@@ -98,6 +106,7 @@ impl Watcher {
     fn publish(&self) {
         let mut status = locked(&self.status);
         status.watcher = self.schedule.cost();
+        status.throttled_at = self.throttled.iter().filter_map(Throttled::last).max();
         let lost = self.devices.iter().filter(|device| device.is_lost());
         if lost.clone().count() > status.lost.len() {
             status.lost = lost.map(|device| device.device().clone()).collect();

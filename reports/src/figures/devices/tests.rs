@@ -1,4 +1,7 @@
-use schema::rows::{Appender, from_json};
+use schema::{
+    manifest::{FastForward, Scheduling},
+    rows::{Appender, from_json},
+};
 
 use super::*;
 use crate::{
@@ -44,6 +47,17 @@ fn shares_are_growth_over_time_and_launches_are_shaded() {
     let shade = Shade { from: 0.0, to: 2e9, name: "a@b1@dp1".into() };
     assert!(planes.iter().all(|plane| plane.shades == [shade.clone()]));
     assert_eq!((&*figure.part, &figure.missing[..]), ("cpu:0", &[][..]));
+}
+
+#[test]
+fn the_clock_of_a_run_that_skipped_steps_is_told_from_that_of_the_host() {
+    let mut written = with_readings(&[busy(S, 0), busy(2 * S, S)]);
+    let caption = |run: &Run| make(run, &Colours::default())[0].caption.clone();
+    assert!(!caption(&written.run).contains("skipped"));
+    let scheduled = crate::activity::tests::recorded().swap_remove(0).manifest.scheduling;
+    let fast_forward = Some(FastForward { window_s: 2.0, window_steps: 30, error_percent: 2.0 });
+    written.run.manifest.scheduling = scheduled.map(|of| Scheduling { fast_forward, ..of });
+    assert!(caption(&written.run).contains("The run skipped steps"), "{}", caption(&written.run));
 }
 
 #[test]

@@ -37,6 +37,8 @@ fn outcome(name: &str, submit: u64, spent: [u64; 4], switches: [u32; 2], packed:
         steps_asked: Some(10),
         steps_lost: 0,
         loss: None,
+        steps_skipped: 0,
+        skipped_ns: 0,
         predicted_jct_ns: None,
         status: Status::Ok,
         err: None,

@@ -12,7 +12,10 @@ use schema::{
 };
 
 use super::{
-    super::launcher::{StartRequest, came_short},
+    super::{
+        fast_forward::TimedStep,
+        launcher::{StartRequest, came_short},
+    },
     mean_loss::MeanLoss,
     throttle::Throttle,
 };
@@ -47,6 +50,13 @@ pub(super) struct LaunchState {
     left: Option<u64>,
     /// Steps that all ranks have done.
     done: u64,
+    /// Whether steps of its job were skipped since it began. Its process would take so many steps too many.
+    has_skipped: bool,
+    /// Steps of its first rank that were not taken yet, if they are kept, and the end of the last one.
+    pub(super) timed: Option<Vec<TimedStep>>,
+    timed_until: Option<Nanos>,
+    /// Whether it was commanded something since then.
+    was_commanded: bool,
     /// Done by each rank. Those of a command are known when they are heard of.
     of_ranks: Vec<u64>,
     /// The loss of the steps since the last report.
@@ -106,6 +116,10 @@ impl LaunchState {
             before,
             left,
             done: 0,
+            has_skipped: false,
+            timed: None,
+            timed_until: None,
+            was_commanded: false,
             of_ranks: vec![0; speakers],
             loss: MeanLoss::default(),
             pace: Pace::ahead_by(TESTBED_AHEAD),
@@ -175,10 +189,23 @@ impl LaunchState {
     pub(super) fn hear(&mut self, rank: u32, at: Nanos, event: &Event) {
         self.rests.hear(rank, event);
         match event {
-            Event::Step(_) => self.last_step_at = at,
+            Event::Step(_) => {
+                self.last_step_at = at;
+                if rank == 0 {
+                    self.time_step(at);
+                }
+            }
             Event::Finished { .. } | Event::Failed { .. } => self.has_said_last_word = true,
             _ => {}
         }
+    }
+
+    fn time_step(&mut self, end: Nanos) {
+        let before = self.timed_until.replace(end).filter(|_| !self.was_commanded);
+        // The first step after the answer to a command ends the time for which it rested.
+        self.was_commanded &= !self.commands.is_empty();
+        let took = before.map(|before| end.saturating_sub(before));
+        self.timed.iter_mut().for_each(|timed| timed.push(TimedStep { end, took }));
     }
 
     pub(super) fn count(&mut self, rank: u32, step: &Step) {
@@ -229,7 +256,34 @@ impl LaunchState {
 
     fn granted(&mut self, steps: u64) -> u64 {
         self.granted_at = Nanos::monotonic_now();
-        self.left.filter(|_| self.is_command).map_or(steps, |left| steps.min(left))
+        self.left.filter(|_| self.has_to_be_ended()).map_or(steps, |left| steps.min(left))
+    }
+
+    /// Whether its program would take more steps than are left.
+    pub(super) fn has_to_be_ended(&self) -> bool {
+        self.is_command || self.has_skipped
+    }
+
+    pub(super) fn is_granted_its_end(&self) -> bool {
+        self.has_skipped && self.left.is_some_and(|left| self.pace.granted() >= left)
+    }
+
+    /// The steps that are left and not granted.
+    pub(super) fn room(&self) -> Option<u64> {
+        Some(self.left?.saturating_sub(self.done.max(self.pace.granted())))
+    }
+
+    /// Counts this number of steps as done.
+    pub(super) fn skip(&mut self, steps: u64) {
+        self.before += steps;
+        self.left = self.left.map(|left| left.saturating_sub(steps));
+        self.has_skipped |= steps > 0;
+    }
+
+    /// Notes that a command was given to it, for which it rests.
+    pub(super) fn is_told(&mut self, command: Command) {
+        self.commands.push_back(command);
+        self.was_commanded = true;
     }
 
     /// When a throttled launch is granted its next work, unless it has to do more of the last first.

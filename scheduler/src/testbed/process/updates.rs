@@ -86,10 +86,10 @@ impl ProcessLauncher {
         self.supply(member);
     }
 
-    /// Ends a program of the user's that has done its steps, as it does not know their number.
+    /// Ends a program that has done its steps and does not know it: one of the user's, or that of a job of which steps were skipped.
     fn end_what_is_done(&mut self, member: Member) {
         let Some(launch) = self.launches.get_mut(&member) else { return };
-        if launch.is_command && launch.has_done_all() && !launch.is_leaving {
+        if launch.has_to_be_ended() && launch.has_done_all() && !launch.is_leaving {
             launch.is_leaving = true;
             self.setup.rig.remove(member, Leave::AtBoundary);
         }
@@ -103,6 +103,7 @@ impl ProcessLauncher {
         let Some(launch) = self.launches.get_mut(&member) else { return };
         if let Some(steps) = launch.grant() {
             self.setup.rig.extend(member, steps);
+            self.look_for_end(member);
         }
     }
 

@@ -45,12 +45,13 @@ impl Scripted<'_> {
 
     /// Sets the time of the next checkpoint of a launch that begins to train now, or trains on.
     pub(super) fn plan_to_save(&mut self, launch: Member) {
-        let (now, every) = (self.now, self.checkpoint_every);
+        let (skipped, every) = (self.skipped, self.checkpoint_every);
+        let now = self.now + skipped;
         let of = self.launch(launch);
         let began = *of.began.get_or_insert(now);
         of.saves_at = every.map(|every| {
             let intervals = (now - began).0.div_ceil(every.0).max(1);
-            began + Nanos(intervals * every.0)
+            began + Nanos(intervals * every.0) - skipped
         });
     }
 

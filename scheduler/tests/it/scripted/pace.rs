@@ -107,7 +107,8 @@ impl Scripted<'_> {
                 1.0 / parts.map(part).sum::<f64>()
             }
         };
-        let (steps, now) = (self.steps_at(launch), self.now);
+        self.time_steps(place);
+        let (steps, now) = (self.steps_at(&self.launches[place]), self.now);
         let launch = &mut self.launches[place];
         (launch.steps, launch.since) = (steps, now);
         launch.step_ns = step_ns / launch.share.get();

@@ -61,6 +61,12 @@ pub struct Outcome {
     /// none of them had a finite one, and in files without this column.
     #[serde(default)]
     pub loss: Option<f64>,
+    /// The part of `steps` that a fast-forwarded run counted without doing them, and the part of `running_ns` in which all jobs
+    /// were skipped. 0 in files without these columns.
+    #[serde(default)]
+    pub steps_skipped: u64,
+    #[serde(default)]
+    pub skipped_ns: u64,
     pub predicted_jct_ns: Option<u64>,
     pub status: Status,
     pub err: Option<ErrorKind>,

@@ -1,0 +1,56 @@
+//! Launches whose jobs skip steps. A process does not know of it: it is granted no more steps than are left, and is ended after them.
+
+use rig::Member;
+use schema::units::Nanos;
+
+use super::{
+    super::fast_forward::{Skipping, TimedStep},
+    ProcessLauncher,
+    launch::{LOOK_AT_FIRST, LaunchState},
+};
+
+impl Skipping for ProcessLauncher {
+    fn take_steps(&mut self, launch: Member) -> Vec<TimedStep> {
+        let Some(of) = self.launches.get_mut(&launch) else { return Vec::new() };
+        of.timed.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    fn trains(&self, launch: Member) -> bool {
+        self.launches.get(&launch).is_some_and(LaunchState::trains)
+    }
+
+    fn room(&self, launch: Member) -> Option<u64> {
+        self.launches.get(&launch)?.room()
+    }
+
+    fn skip_steps(&mut self, launch: Member, steps: u64) {
+        if let Some(of) = self.launches.get_mut(&launch) {
+            of.skip(steps);
+        }
+    }
+
+    fn skip_time(&mut self, by: Nanos) {
+        for launch in self.launches.values_mut() {
+            launch.save_at = launch.save_at.map(|at| at.saturating_sub(by));
+        }
+    }
+
+    fn saves_at(&self) -> Option<Nanos> {
+        self.launches.values().filter(|launch| launch.trains()).filter_map(|launch| launch.save_at).min()
+    }
+
+    fn last_throttled(&self) -> Option<Nanos> {
+        self.setup.sampler.last_throttled()
+    }
+}
+
+impl ProcessLauncher {
+    /// Reads the events of a launch that was granted its last steps more often, so that it ends soon after them.
+    pub(super) fn look_for_end(&mut self, member: Member) {
+        let Some(launch) = self.launches.get_mut(&member) else { return };
+        if launch.is_granted_its_end() && launch.look > LOOK_AT_FIRST {
+            launch.look = LOOK_AT_FIRST;
+            self.setup.rig.look_every(member, LOOK_AT_FIRST);
+        }
+    }
+}
