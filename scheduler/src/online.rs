@@ -6,6 +6,7 @@
 mod cluster_memory;
 mod doubts;
 mod draws;
+mod fair_times;
 mod first;
 mod hindsight;
 mod machine_speed;
@@ -144,7 +145,7 @@ pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
         testbed.all_is_written();
     }
     let closed = testbed.into_launcher().close();
-    let outcomes = with_predictions(&predicted, engine.outcomes());
+    let outcomes = inputs.with_fair_times(with_predictions(&predicted, engine.outcomes()));
     let written = rows::write(&run.outcomes_path(), &outcomes)
         .and_then(|()| rows::write(&run.speed_path(), &machine_speed(&inputs, &recorded)))
         .map_err(anyhow::Error::from);
