@@ -10,6 +10,7 @@ mod cpus;
 mod elastic_baselines;
 mod endings;
 mod exec;
+mod gavel;
 mod invariants;
 mod losses;
 mod lucid;
