@@ -237,6 +237,8 @@ fn outcome(job: u32, submit: u64, start: u64, length: u64) -> Outcome {
         paused_ns: Some(0),
         device_time_ns: Some(length),
         busy_share_ns: Some(length),
+        alone_ns: Some(length),
+        fair_ns: Some(length),
         starts: 1,
         pauses: 0,
         retries: 0,

@@ -130,6 +130,13 @@ impl JobRequest {
         Subject { workload, global_batch: self.what.global_batch(), plan, trace_time }
     }
 
+    /// A name that jobs have in common for which a model has the same answers.
+    pub fn kind(&self) -> String {
+        let JobRequest { plan, devices, device_type, cpus, step_ns, .. } = self;
+        let (workload, batch) = (self.what.workload(), self.what.global_batch());
+        format!("{workload} {batch:?} {plan:?} {devices} {device_type:?} {cpus:?} {step_ns:?}")
+    }
+
     /// The date and time of the arrival where the trace was recorded, in UTC (RFC 3339).
     pub fn submit_utc(&self) -> Option<String> {
         self.submitted_at.map(|at| humantime::format_rfc3339(at).to_string())

@@ -6,6 +6,7 @@
 mod cluster_memory;
 mod doubts;
 mod draws;
+mod fair_times;
 mod first;
 mod forward;
 mod hindsight;
@@ -168,7 +169,7 @@ pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
     };
     let SpeedWatch { recorded, .. } = journal;
     let closed = launcher.close();
-    let mut outcomes = with_predictions(&predicted, engine.outcomes());
+    let mut outcomes = inputs.with_fair_times(with_predictions(&predicted, engine.outcomes()));
     let skips = skips.take();
     let forwarded = waited.map(|waited| forward::add_skipped(run, &skips, waited, &mut outcomes)).transpose();
     let written = rows::write(&run.outcomes_path(), &outcomes)

@@ -4,12 +4,15 @@ use std::collections::HashMap;
 
 use anyhow::{Context as _, ensure};
 use schema::rows::{
-    Arose, Fidelity, Hindsight, Intervals, JobErrors, JobFidelity, MachineSpeed, Outcome, Prediction, Range,
-    Status, Times, Utilisation,
+    Arose, Fairness, Fidelity, Hindsight, Intervals, JobErrors, JobFidelity, MachineSpeed, Outcome,
+    Prediction, Range, Status, Times, Utilisation,
 };
 use statistics::{median_in_place, quantile_of_sorted};
 
-use crate::totals::{average, busy_ns, makespan_ns, utilisation_percent};
+use crate::{
+    fairness::{rho, summary},
+    totals::{average, busy_ns, makespan_ns, utilisation_percent},
+};
 
 /// Computes the errors of a prediction. Jobs are matched by name. `devices` holds the number of devices of each side, the
 /// predicted one first; without it, the utilisation of a side is not known.
@@ -122,6 +125,8 @@ struct Side {
     running: u64,
     paused: u64,
     packed: u64,
+    /// The finish-time fairness, if it is known.
+    rho: Option<f64>,
     /// The number of starts and pauses. A pause and its resumption count as one.
     switches: u32,
 }
@@ -179,6 +184,7 @@ fn side(row: &Prediction) -> Option<Side> {
         running: row.running_ns?,
         paused: row.paused_ns?,
         packed: row.packed_ns?,
+        rho: rho(row.jct_ns, row.fair_ns),
         switches: row.starts + row.pauses,
     })
 }
@@ -222,6 +228,7 @@ fn fidelity(pairs: &[Pair], left_out: Vec<String>) -> Fidelity {
         p99_jct: times(quantile_of_sorted(&predicted, 0.99), quantile_of_sorted(&measured, 0.99)),
         makespan,
         utilisation: Utilisation::default(),
+        fairness: fairness(pairs),
         job_jct: JobErrors {
             p90_percent: quantile_of_sorted(&errors, 0.9),
             max_percent: quantile_of_sorted(&errors, 1.0),
@@ -237,6 +244,16 @@ fn fidelity(pairs: &[Pair], left_out: Vec<String>) -> Fidelity {
         hindsight: None,
         per_job,
     }
+}
+
+/// The finish-time fairness on both sides, over the jobs for which both are known.
+fn fairness(pairs: &[Pair]) -> Option<Fairness> {
+    let known: Vec<(f64, f64)> =
+        pairs.iter().filter_map(|pair| pair.predicted.rho.zip(pair.measured.rho)).collect();
+    Some(Fairness {
+        predicted: summary(known.iter().map(|(predicted, _)| *predicted))?,
+        measured: summary(known.iter().map(|(_, measured)| *measured))?,
+    })
 }
 
 /// The number of jobs whose measured completion time is inside its interval. `None` if no job has one.

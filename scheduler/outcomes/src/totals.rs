@@ -3,6 +3,8 @@
 use schema::rows::{Outcome, Status, Totals};
 use statistics::{median, quantile_of_sorted};
 
+use crate::fairness;
+
 /// Computes the totals of a run on this number of devices.
 pub fn totals(policy: &str, outcomes: &[Outcome], devices: u32) -> Totals {
     let done: Vec<&Outcome> = outcomes.iter().filter(|row| row.status == Status::Ok).collect();
@@ -28,6 +30,7 @@ pub fn totals(policy: &str, outcomes: &[Outcome], devices: u32) -> Totals {
         switching_ns_mean: some_average(of(|row| row.switching_ns)),
         makespan_ns,
         util_percent: makespan_ns.and_then(|ns| utilisation_percent(busy, ns, devices)),
+        fairness: fairness::summary(done.iter().filter_map(|row| fairness::rho(row.jct_ns, row.fair_ns))),
         starts: outcomes.iter().map(|row| u64::from(row.starts)).sum(),
         pauses: outcomes.iter().map(|row| u64::from(row.pauses)).sum(),
         steps_lost: outcomes.iter().map(|row| row.steps_lost).sum(),

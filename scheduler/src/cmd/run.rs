@@ -19,6 +19,7 @@ use jobs::{
 };
 use outcomes::{
     draws::totals_of_draws,
+    fairness::{rho, summary},
     totals::{average, makespan_ns},
 };
 use rig::{Exit, interrupt::Interrupt, output};
@@ -297,6 +298,7 @@ fn show(outcomes: &[Outcome]) -> anyhow::Result<()> {
     };
     let ended = outcomes.iter().filter(|row| row.status == Status::EndedByPolicy).count();
     let ended = if ended == 0 { String::new() } else { format!(", {ended} ended by the policy") };
+    let fairness = summary(done.iter().filter_map(|row| rho(row.jct_ns, row.fair_ns)));
     output::print(format_args!(
         "{} of {} jobs done{ended}; average JCT {}, predicted {}; makespan {}",
         done.len(),
@@ -304,5 +306,6 @@ fn show(outcomes: &[Outcome]) -> anyhow::Result<()> {
         table::or_dash(mean(|row| row.jct_ns)),
         table::or_dash(mean(|row| row.predicted_jct_ns)),
         table::or_dash(makespan_ns(outcomes).map(Nanos)),
-    ))
+    ))?;
+    fairness.map_or(Ok(()), output::print)
 }

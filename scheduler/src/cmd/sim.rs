@@ -307,6 +307,25 @@ fn show(all: &[Totals]) -> anyhow::Result<()> {
         cells.push(notes.join("; "));
         lines.add_row(cells);
     }
+    table::print(&lines)?;
+    show_fairness(all)
+}
+
+/// A line for each policy of which the fairness is known.
+fn show_fairness(all: &[Totals]) -> anyhow::Result<()> {
+    let mut lines =
+        table::new(&["finish-time fairness", "jobs", "mean rho", "median", "p99", "most", "unfair"]);
+    let known: Vec<_> = all.iter().filter_map(|row| Some((&row.policy, row.fairness?))).collect();
+    for (policy, of) in &known {
+        let mut cells = vec![policy.to_string(), of.jobs.to_string()];
+        cells.extend([of.rho_mean, of.rho_median, of.rho_p99, of.rho_max].map(|rho| format!("{rho:.2}")));
+        cells.push(format!("{:.1} %", of.unfair_percent));
+        lines.add_row(cells);
+    }
+    if known.is_empty() {
+        return Ok(());
+    }
+    output::print("")?;
     table::print(&lines)
 }
 

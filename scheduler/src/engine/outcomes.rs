@@ -74,6 +74,8 @@ fn outcome(
         paused_ns: known(account.paused),
         device_time_ns: known(account.device_time),
         busy_share_ns: known(busy_share),
+        alone_ns: None,
+        fair_ns: None,
         starts: account.starts,
         pauses: account.pauses,
         retries: job.retries,

@@ -65,15 +65,15 @@ impl RunInputs {
     }
 
     fn basis(&self, asked: &JobRequest, known: &mut HashMap<String, Basis>) -> Basis {
-        let JobRequest { plan, devices, device_type, cpus, step_ns, .. } = asked;
-        let (workload, batch) = (asked.what.workload(), asked.what.global_batch());
-        let kind = format!("{workload} {batch:?} {plan:?} {devices} {device_type:?} {cpus:?} {step_ns:?}");
         let truth = &self.models.truth;
         let of_rows = |question: &Question<'_>| {
             let step = truth.predict(question)?;
             Some(Basis { step: Some(step), warnings: truth.warnings(question) })
         };
-        known.entry(kind).or_insert_with(|| self.ask_alone(asked, of_rows).unwrap_or_default()).clone()
+        known
+            .entry(asked.kind())
+            .or_insert_with(|| self.ask_alone(asked, of_rows).unwrap_or_default())
+            .clone()
     }
 }
 

@@ -36,5 +36,5 @@ pub fn hindsight(run: &RunDir) -> anyhow::Result<(Vec<Outcome>, Vec<MachineSpeed
     let why = || format!("{} cannot be simulated again", run.path().display());
     let (outcomes, ended) = simulate_with(&inputs, chance, &mut Unrecorded).with_context(why)?;
     ended.with_context(why)?;
-    Ok((outcomes, speed))
+    Ok((inputs.with_fair_times(outcomes), speed))
 }

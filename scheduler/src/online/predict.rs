@@ -86,7 +86,8 @@ pub(super) type Simulated = (Vec<Outcome>, Result<(), ClusterError>);
 /// Fails if the costs of switches are not known, or the simulation cannot begin.
 pub fn simulate(inputs: &RunInputs, journal: &mut dyn Journal) -> anyhow::Result<Simulated> {
     let (seed, truth) = (inputs.manifest.seed, &*inputs.models.truth);
-    simulate_with(inputs, Chance { seed, truth, course: Box::new(Exact) }, journal)
+    let (outcomes, ended) = simulate_with(inputs, Chance { seed, truth, course: Box::new(Exact) }, journal)?;
+    Ok((inputs.with_fair_times(outcomes), ended))
 }
 
 pub(super) fn simulate_with(

@@ -106,6 +106,19 @@ pub(super) fn step_on(
     ask(view, (job, plan_of(view, job), cpus), &view.topology.placement(devices), device_type, beside)
 }
 
+/// The time of a step of a job under the plan that it asks for, on these numbers of devices of each node, alone or beside a job that
+/// shares them.
+pub(super) fn step_beside(
+    view: &View<'_>,
+    job: JobId,
+    placement: &[u32],
+    device_type: &str,
+    beside: Option<JobId>,
+) -> Option<Prediction> {
+    let asked = view.asked_by(job);
+    ask(view, (job, asked.plan, asked.cpus), placement, device_type, beside.as_slice())
+}
+
 /// The plan of a job on its devices, or the one that it asks for.
 fn plan_of(view: &View<'_>, job: JobId) -> Option<Plan> {
     view.job(job).placed().map_or(view.asked_by(job).plan, |placed| placed.plan)

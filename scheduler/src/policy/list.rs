@@ -3,8 +3,9 @@
 use anyhow::{Context as _, bail, ensure};
 
 use super::{
-    Policy, antman, divided::Divided, elastic, elastic_fifo, exec, fifo, gandiva, lucid, optimus,
-    packing_fifo, pollux_fixed_batch, qssf, rubick, sia, sjf, srsf, srtf, synergy, tiresias,
+    Policy, antman, divided::Divided, elastic, elastic_fifo, exec, fifo, gandiva, gavel, gittins, in_order,
+    in_rounds, las, lucid, optimus, packing_fifo, pollux_fixed_batch, qssf, rubick, sia, sjf, srsf, srtf,
+    synergy, themis, tiresias,
 };
 
 struct Entry {
@@ -30,8 +31,41 @@ const POLICIES: &[Entry] = &[
     Entry::new("sjf-backfill", |_| each(sjf::Sjf::backfill)),
     Entry::new("qssf", |_| each(qssf::Qssf::strict)),
     Entry::new("qssf-backfill", |_| each(qssf::Qssf::backfill)),
-    Entry::new("srtf", |_| each(srtf::Srtf::new)),
-    Entry::new("srsf", |_| each(srsf::Srsf::new)),
+    Entry {
+        usage: in_rounds::USAGE,
+        ..Entry::new("srtf", |text| match in_rounds::parse(text)? {
+            None => each(srtf::Srtf::new),
+            Some(times) => each(move || in_rounds::remaining::<false>(times)),
+        })
+    },
+    Entry {
+        usage: in_rounds::USAGE,
+        ..Entry::new("srsf", |text| match in_rounds::parse(text)? {
+            None => each(srsf::Srsf::new),
+            Some(times) => each(move || in_rounds::remaining::<true>(times)),
+        })
+    },
+    Entry {
+        usage: in_order::Times::USAGE,
+        ..Entry::new("las", |text| {
+            let times = las::parse(text)?;
+            each(move || las::las(times))
+        })
+    },
+    Entry {
+        usage: gittins::Settings::USAGE,
+        ..Entry::new("gittins", |text| {
+            let settings = gittins::Settings::parse(text)?;
+            each(move || gittins::gittins(&settings))
+        })
+    },
+    Entry {
+        usage: in_order::Times::USAGE,
+        ..Entry::new("themis", |text| {
+            let times = themis::parse(text)?;
+            each(move || themis::themis(times))
+        })
+    },
     Entry {
         usage: "[:THRESHOLD[/THRESHOLD..]][:promote=FACTOR]",
         ..Entry::new("tiresias", |text| {
@@ -85,6 +119,13 @@ const POLICIES: &[Entry] = &[
         ..Entry::new("antman", |text| {
             let settings = antman::Settings::parse(text)?;
             each(move || antman::AntMan::new(settings))
+        })
+    },
+    Entry {
+        usage: gavel::Settings::USAGE,
+        ..Entry::new("gavel", |text| {
+            let settings = gavel::Settings::parse(text)?;
+            each(move || gavel::Gavel::new(settings))
         })
     },
     Entry {
@@ -166,6 +207,12 @@ mod tests {
             "qssf-backfill",
             "srtf",
             "srsf",
+            "srtf:every=300s:bump=1000h",
+            "srsf:every=5m",
+            "las",
+            "las:every=60s:bump=1h",
+            "gittins:limit=3250s",
+            "themis:every=6m",
             "tiresias",
             "tiresias:1h/4h:promote=8",
             "packing-fifo",
@@ -181,6 +228,9 @@ mod tests {
             "rubick:risk=0.9:only=plans:restarts=5%:every=30s",
             "rubick:slack=1.5:most-restarts=5:shield=200000s:reclaim=off",
             "pollux-fixed-batch:every=500ms",
+            "gavel",
+            "gavel:objective=max-throughput:space-sharing=on:every=60s",
+            "gavel:objective=finish-time",
             "lucid",
             "lucid:estimates=rolling:profile=80s:profile-devices=4:profile-checkpoint=on:free-profiling=on",
             "lucid:sharing=auto:busy=0.5:load-bin=1m:share-first=on:score=3:least-gain=1.1:pick=first",
@@ -196,9 +246,17 @@ mod tests {
         for (name, message) in [
             (
                 "lifo",
-                "there is no policy 'lifo'; there are fifo, fifo-backfill, sjf, sjf-backfill, qssf, qssf-backfill, srtf, srsf, tiresias[:THRESHOLD",
+                "there is no policy 'lifo'; there are fifo, fifo-backfill, sjf, sjf-backfill, qssf, qssf-backfill, srtf[:every=TIME[:bump=TIME]], srsf[:every=TIME[:bump=TIME]], las[:every",
             ),
-            ("srtf:3", "policy 'srtf' has no settings; '3' was given"),
+            ("fifo:3", "policy 'fifo' has no settings; '3' was given"),
+            ("srtf:3", "policy 'srtf:3'; write srtf[:every=TIME[:bump=TIME]]: '3' is not KEY=VALUE"),
+            ("srsf:bump=1h", "policy 'srsf:bump=1h'; write srsf[:every=TIME[:bump=TIME]]: bump needs rounds"),
+            ("las:every=1ms", "policy 'las:every=1ms'; write las[:every=TIME][:bump=TIME]: a round takes at"),
+            (
+                "themis:f=0.8",
+                "policy 'themis:f=0.8'; write themis[:every=TIME][:bump=TIME]: there is no setting 'f'",
+            ),
+            ("gittins:limit=0s", "policy 'gittins:limit=0s'; write gittins"),
             (
                 "tiresias:many",
                 "policy 'tiresias:many'; write tiresias[:THRESHOLD[/THRESHOLD..]][:promote=FACTOR]: 'many'",
@@ -248,6 +306,8 @@ mod tests {
                 "sia:q=1",
                 "policy 'sia:q=1'; write sia[:every=TIME][:p=NUMBER][:lambda=NUMBER]: 'q=1' is no setting",
             ),
+            ("gavel:objective=best", "policy 'gavel:objective=best'; write gavel[:objective="),
+            ("gavel:every=1ms", "policy 'gavel:every=1ms'; write gavel"),
             ("lucid:sharing=maybe", "policy 'lucid:sharing=maybe'; write lucid[:estimates="),
             ("lucid:load-bin=2h", "policy 'lucid:load-bin=2h'; write lucid"),
             ("lucid:bound", "policy 'lucid:bound'; write lucid"),

@@ -12,6 +12,7 @@ mod endings;
 mod exec;
 mod fast_forward;
 mod gandiva;
+mod gavel;
 mod invariants;
 mod losses;
 mod lucid;

@@ -108,6 +108,26 @@ fn schedules_that_are_known() {
         // The first job has less time left than the second, and more service.
         ("srtf", 2, &[(0, 2, 6), (1, 1, 8)], vec![6, 14]),
         ("srsf", 2, &[(0, 2, 6), (1, 1, 8)], vec![14, 9]),
+        // In rounds of 2 s, jobs of equal service take turns, and a job that arrives between two rounds waits, even for a free device.
+        ("las:every=2s", 1, &[(0, 1, 4), (0, 1, 4)], vec![6, 8]),
+        ("las:every=2s", 1, &[(0, 1, 3), (1, 1, 1)], vec![5, 3]),
+        // By service, a job of two devices is behind after half the time.
+        ("las:every=2s", 2, &[(0, 2, 4), (0, 1, 3), (0, 1, 3)], vec![8, 5, 5]),
+        // After the first job, which had 2 s, the second is not the best after 2 s any more.
+        ("gittins:every=2s", 1, &[(0, 1, 2), (0, 1, 6), (0, 1, 2)], vec![2, 10, 6]),
+        // Both have the same rho at first. After 2 s, the one that waited has 1, and the other still a half.
+        ("themis:every=2s", 1, &[(0, 1, 6), (0, 1, 2)], vec![8, 4]),
+        ("srtf:every=2s", 1, &[(0, 1, 10), (1, 1, 3)], vec![14, 5]),
+        ("srsf:every=2s", 2, &[(0, 2, 6), (1, 1, 8)], vec![6, 14]),
+        // The long job has waited for 4 s, has a round, and then waits for 4 s again.
+        (
+            "srtf:every=2s:bump=4s",
+            1,
+            &[(0, 1, 9), (0, 1, 2), (2, 1, 2), (4, 1, 2), (6, 1, 2)],
+            vec![17, 2, 4, 8, 10],
+        ),
+        // Half of the time for each of two jobs that are alike.
+        ("gavel:every=2s", 1, &[(0, 1, 4), (0, 1, 4)], vec![6, 8]),
         // The first job is demoted at 10 s; the second and the third end before it continues.
         ("tiresias:10s", 1, &[(0, 1, 30), (2, 1, 5), (12, 1, 8)], vec![43, 15, 23]),
         // Service is time times devices: on two devices, 10 s of it are over after 5 s.

@@ -30,6 +30,8 @@ fn outcome(name: &str, submit: u64, spent: [u64; 4], switches: [u32; 2], packed:
         packed_ns: Some(s(packed)),
         device_time_ns: Some(s(running)),
         busy_share_ns: Some(s(running) - s(packed) / 2),
+        alone_ns: None,
+        fair_ns: None,
         starts: switches[0],
         pauses: switches[1],
         retries: 0,

@@ -4,7 +4,7 @@ use cli::table;
 use outcomes::fidelity::Bars;
 use rig::output;
 use schema::{
-    rows::{Arose, Fidelity, Hindsight, Times, Utilisation},
+    rows::{Arose, Fairness, Fidelity, FinishTimeFairness, Hindsight, Times, Utilisation},
     units::Nanos,
 };
 
@@ -58,7 +58,16 @@ pub(super) fn show(
         Error::Signed(|of| of.makespan.error_percent),
         bar(|of| of.makespan_percent),
     );
-    line("utilisation", busy, Error::OfUtilisation, None);
+    line("utilisation", busy, Error::IfKnown(|of| of.utilisation.error_percent), None);
+    if let Some(Fairness { predicted, measured }) = found.fairness {
+        for (what, of) in FAIRNESS {
+            let sides = [predicted, measured].map(|side| match what {
+                "unfair jobs" => format!("{:.1} %", of(&side)),
+                _ => format!("{:.2}", of(&side)),
+            });
+            line(what, sides, Error::OfFairness(of), None);
+        }
+    }
     line(
         "JCT of a job, median",
         nothing(),
@@ -149,11 +158,25 @@ fn show_hindsight(of: &Hindsight) -> anyhow::Result<()> {
     table::print(&lines)
 }
 
+/// A statistic of the finish-time fairness.
+type OfFairness = fn(&FinishTimeFairness) -> f64;
+
+/// What is printed of the finish-time fairness.
+const FAIRNESS: [(&str, OfFairness); 5] = [
+    ("rho, mean", |of| of.rho_mean),
+    ("rho, median", |of| of.rho_median),
+    ("rho, p99", |of| of.rho_p99),
+    ("rho, most", |of| of.rho_max),
+    ("unfair jobs", |of| of.unfair_percent),
+];
+
 /// An error in percent that is printed in a table.
 enum Error {
     Signed(fn(&Fidelity) -> f64),
-    /// The error of the utilisation, which is not known for every comparison.
-    OfUtilisation,
+    /// The error of a value that is not known for every comparison.
+    IfKnown(fn(&Fidelity) -> Option<f64>),
+    /// The error of a statistic of the finish-time fairness, which is not known for every comparison.
+    OfFairness(OfFairness),
     /// A quantile of the absolute errors of jobs, which is printed without a sign.
     OfJobs(fn(&Fidelity) -> f64),
 }
@@ -162,7 +185,16 @@ impl Error {
     fn of(&self, fidelity: &Fidelity) -> Option<f64> {
         match self {
             Error::Signed(error) | Error::OfJobs(error) => Some(error(fidelity)),
-            Error::OfUtilisation => fidelity.utilisation.error_percent,
+            Error::IfKnown(error) => error(fidelity),
+            Error::OfFairness(of) => {
+                let Fairness { predicted, measured } = fidelity.fairness?;
+                let [predicted, measured] = [predicted, measured].map(|side| of(&side));
+                // The share of unfair jobs may be 0 on both sides, or on one.
+                match predicted == measured {
+                    true => Some(0.0),
+                    false => Some((predicted / measured - 1.0) * 100.0).filter(|error| error.is_finite()),
+                }
+            }
         }
     }
 
@@ -170,7 +202,7 @@ impl Error {
         match (self, self.of(fidelity)) {
             (_, None) => "-".into(),
             (Error::OfJobs(_), Some(error)) => format!("{error:.1} %"),
-            (Error::Signed(_) | Error::OfUtilisation, Some(error)) => percent(error),
+            (Error::Signed(_) | Error::IfKnown(_) | Error::OfFairness(_), Some(error)) => percent(error),
         }
     }
 }

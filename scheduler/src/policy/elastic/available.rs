@@ -36,6 +36,15 @@ impl<'a> Available<'a> {
         Available { view, devices: roster.room(view, moves), cpus: roster.cpus(view, moves) }
     }
 
+    /// These numbers of devices and cores of each node.
+    pub(in crate::policy) fn of(
+        view: &'a View<'a>,
+        devices: Vec<u32>,
+        cpus: Vec<Option<u32>>,
+    ) -> Available<'a> {
+        Available { view, devices, cpus }
+    }
+
     /// What the nodes of an empty cluster have.
     pub(super) fn empty(view: &'a View<'a>) -> Available<'a> {
         let nodes = view.topology.nodes();

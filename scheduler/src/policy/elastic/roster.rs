@@ -44,6 +44,11 @@ impl Roster {
         }
     }
 
+    /// The number of jobs.
+    pub(in crate::policy) fn count(&self) -> usize {
+        self.jobs.len()
+    }
+
     /// The jobs in order of arrival, each with what may be done with it.
     pub(in crate::policy) fn jobs<'a>(
         &'a self,

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     draw::{DrawnTotals, Range},
+    fairness::FinishTimeFairness,
     machine_speed::MachineSpeed,
 };
 
@@ -23,6 +24,9 @@ pub struct Fidelity {
     /// Time from the first arrival to the last end.
     pub makespan: Times,
     pub utilisation: Utilisation,
+    /// Absent if no job that ended well on both sides has a `fair_ns` on both.
+    #[serde(default)]
+    pub fairness: Option<Fairness>,
     /// Absolute errors of single jobs.
     pub job_jct: JobErrors,
     /// Means over jobs, which add up to the error of the average JCT.
@@ -74,6 +78,13 @@ pub struct Utilisation {
     pub measured_percent: Option<f64>,
     /// In percent of the measured utilisation.
     pub error_percent: Option<f64>,
+}
+
+/// Finish-time fairness on both sides, over the same jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Fairness {
+    pub predicted: FinishTimeFairness,
+    pub measured: FinishTimeFairness,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

@@ -10,6 +10,7 @@ mod draw;
 mod duration;
 mod export;
 mod export_step;
+mod fairness;
 mod fidelity;
 mod figure_numbers;
 mod interference;
@@ -44,7 +45,10 @@ pub use draw::{Draw, DrawnTotals, Range};
 pub use duration::{DurationErrors, DurationEstimator, DurationShape};
 pub use export::{Definition, ExportRow, ProgramKind, Split};
 pub use export_step::ExportStep;
-pub use fidelity::{Arose, Fidelity, Hindsight, Intervals, JobErrors, JobFidelity, Times, Utilisation};
+pub use fairness::FinishTimeFairness;
+pub use fidelity::{
+    Arose, Fairness, Fidelity, Hindsight, Intervals, JobErrors, JobFidelity, Times, Utilisation,
+};
 pub use figure_numbers::{FigureNumbers, Value};
 pub use interference::{Curve, Interference, Side};
 pub use job_table::{JobRow, JobTable};

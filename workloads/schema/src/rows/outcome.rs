@@ -48,6 +48,14 @@ pub struct Outcome {
     /// The job's part of the busy time of devices. Jobs that run on a device at the same time have equal
     /// parts, so that the sum over jobs counts the device once. Absent in files without this column.
     pub busy_share_ns: Option<u64>,
+    /// Time that all steps of the job take alone on what it asks for. Absent in files without this column, if
+    /// no time of a step is known, and for a command that runs until it ends.
+    #[serde(default)]
+    pub alone_ns: Option<u64>,
+    /// Time that the job would take alone on its fair share of the devices that it may use: one part in as many
+    /// as there were jobs during its stay. `jct_ns` over it is the finish-time fairness of the job.
+    #[serde(default)]
+    pub fair_ns: Option<u64>,
     pub starts: u32,
     pub pauses: u32,
     /// Number of restarts after failures.
@@ -88,6 +96,10 @@ pub struct Prediction {
     pub paused_ns: Option<u64>,
     pub device_time_ns: Option<u64>,
     pub busy_share_ns: Option<u64>,
+    #[serde(default)]
+    pub alone_ns: Option<u64>,
+    #[serde(default)]
+    pub fair_ns: Option<u64>,
     pub starts: u32,
     pub pauses: u32,
     pub steps: u64,
@@ -143,6 +155,8 @@ impl From<&Outcome> for Prediction {
             paused_ns: outcome.paused_ns,
             device_time_ns: outcome.device_time_ns,
             busy_share_ns: outcome.busy_share_ns,
+            alone_ns: outcome.alone_ns,
+            fair_ns: outcome.fair_ns,
             starts: outcome.starts,
             pauses: outcome.pauses,
             steps: outcome.steps,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::draw::DrawnTotals;
+use super::{draw::DrawnTotals, fairness::FinishTimeFairness};
 
 /// Times are over jobs that ended well; absent without such jobs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,6 +26,9 @@ pub struct Totals {
     /// Utilisation: the time in which devices were busy, over the makespan of all devices. A device is busy
     /// while at least one job runs on it. Absent if a row of a packed job has no `busy_share_ns`.
     pub util_percent: Option<f64>,
+    /// Absent if no job has a `fair_ns`.
+    #[serde(default)]
+    pub fairness: Option<FinishTimeFairness>,
     pub starts: u64,
     pub pauses: u64,
     pub steps_lost: u64,

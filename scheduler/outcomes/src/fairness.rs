@@ -1,0 +1,142 @@
+//! Finish-time fairness (Themis, Mahajan et al., NSDI 2020, section 3).
+//!
+//! `rho` of a job is its completion time over the time that it would take alone on its fair share of the devices, a 1/N share
+//! where N jobs are present. A job with a rho above 1 would have ended earlier if the cluster had been divided equally. N is the
+//! mean number of jobs that were present during the stay of the job, itself included, from its arrival to its end, as in
+//! Shockwave (Zheng et al., NSDI 2023; `get_finish_time_fairness` of its artifact, whose N is a mean over rounds). A job that asks
+//! for `d` of the `M` devices that it may use takes as long as alone if its share `M / N` is at least `d`, and else `d N / M` times
+//! as long, which is the time on the isolated share of Gavel (Narayanan et al., OSDI 2020; `policies/isolated.py`). The artifact of
+//! Shockwave divides by `M / N` also for jobs of several devices, which makes them look less fairly treated than they are.
+
+use schema::rows::{FinishTimeFairness, Outcome, Status};
+use statistics::{median_in_place, quantile_of_sorted};
+
+/// A rho counts as above 1 from here on. Times are whole nanoseconds, and rounding is not unfair; Shockwave rounds rho to five digits.
+const UNFAIR: f64 = 1.0 + 5e-6;
+
+/// The devices of which jobs have a fair share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Devices {
+    /// The part of the cluster: a virtual cluster. Only jobs of the same part are counted as present.
+    pub part: usize,
+    /// The number of devices there that the job may use.
+    pub count: u32,
+}
+
+/// Sets `fair_ns` of the rows that have `alone_ns` and have ended. `of` has the devices that the job of a row may use; rows
+/// without an answer are of no part.
+pub fn add_fair_times(rows: &mut [Outcome], of: impl Fn(&Outcome) -> Option<Devices>) {
+    let devices: Vec<Option<Devices>> = rows.iter().map(of).collect();
+    let parts = devices.iter().flatten().map(|devices| devices.part + 1).max().unwrap_or(0);
+    let mut stays: Vec<Vec<(u64, Option<u64>)>> = vec![Vec::new(); parts];
+    for (row, devices) in rows.iter().zip(&devices) {
+        // A job that was not admitted was never there. One that has not ended stays until the end of the run.
+        let was_there = row.end_ns.is_some() || row.status != Status::Unsupported;
+        if let Some(devices) = devices.filter(|_| was_there) {
+            stays[devices.part].push((row.submit_ns, row.end_ns));
+        }
+    }
+    let present: Vec<Present> = stays.iter().map(|stays| Present::new(stays)).collect();
+    for (row, devices) in rows.iter_mut().zip(&devices) {
+        let known = row.alone_ns.zip(row.end_ns).zip(*devices);
+        row.fair_ns = known.map(|((alone_ns, end_ns), Devices { part, count })| {
+            let jobs = present[part].mean(row.submit_ns, end_ns);
+            let slower = f64::from(row.devices) * jobs / f64::from(count.max(1));
+            (alone_ns as f64 * slower.max(1.0)).round() as u64
+        });
+    }
+}
+
+/// The finish-time fairness of a job. `None` if one of its times is not known.
+pub fn rho(jct_ns: Option<u64>, fair_ns: Option<u64>) -> Option<f64> {
+    let fair = fair_ns.filter(|ns| *ns > 0)?;
+    Some(jct_ns? as f64 / fair as f64)
+}
+
+/// Summarises the rho of jobs. `None` without jobs.
+pub fn summary(rho: impl Iterator<Item = f64>) -> Option<FinishTimeFairness> {
+    let mut rho: Vec<f64> = rho.collect();
+    rho.sort_by(f64::total_cmp);
+    let jobs = rho.len();
+    let unfair = rho.iter().filter(|rho| **rho >= UNFAIR).count();
+    (jobs > 0).then(|| FinishTimeFairness {
+        jobs: jobs as u32,
+        rho_mean: rho.iter().sum::<f64>() / jobs as f64,
+        rho_p99: quantile_of_sorted(&rho, 0.99),
+        rho_max: quantile_of_sorted(&rho, 1.0),
+        rho_median: median_in_place(&mut rho),
+        unfair_percent: unfair as f64 / jobs as f64 * 100.0,
+    })
+}
+
+/// The number of jobs that are present, and its integral over time.
+struct Present {
+    /// The instants at which the number changes, with the number from there on and the integral up to there.
+    changes: Vec<(u64, u64, u128)>,
+}
+
+impl Present {
+    fn new(stays: &[(u64, Option<u64>)]) -> Present {
+        let mut steps: Vec<(u64, i64)> = stays.iter().map(|(from, _)| (*from, 1)).collect();
+        steps.extend(stays.iter().filter_map(|(_, to)| Some(((*to)?, -1))));
+        steps.sort_unstable();
+        let (mut changes, mut jobs, mut area, mut last) = (Vec::new(), 0_i64, 0_u128, 0);
+        for same in steps.chunk_by(|a, b| a.0 == b.0) {
+            let at = same[0].0;
+            area += jobs as u128 * u128::from(at - last);
+            jobs += same.iter().map(|(_, step)| step).sum::<i64>();
+            changes.push((at, jobs as u64, area));
+            last = at;
+        }
+        Present { changes }
+    }
+
+    fn until(&self, at: u64) -> u128 {
+        match self.changes.partition_point(|(change, ..)| *change <= at) {
+            0 => 0,
+            after => {
+                let (change, jobs, area) = self.changes[after - 1];
+                area + u128::from(jobs) * u128::from(at - change)
+            }
+        }
+    }
+
+    /// The mean number of jobs from one instant to another, at least 1.
+    fn mean(&self, from: u64, to: u64) -> f64 {
+        match to.checked_sub(from) {
+            None | Some(0) => 1.0,
+            Some(time) => ((self.until(to) - self.until(from)) as f64 / time as f64).max(1.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mean_number_of_jobs_is_that_of_every_instant() {
+        // Three jobs leave and come at one instant, one stays for ever, and there is none at first.
+        let stays = [(3, Some(9)), (3, Some(5)), (5, Some(20)), (5, None), (9, Some(10))];
+        let present = Present::new(&stays);
+        let jobs_at = |at: u64| {
+            let is_there = |(from, to): &&(u64, Option<u64>)| *from <= at && to.is_none_or(|to| at < to);
+            stays.iter().filter(is_there).count() as f64
+        };
+        for (from, to) in [(3, 9), (3, 5), (5, 20), (0, 30), (9, 10), (25, 40)] {
+            let mean = (from..to).map(jobs_at).sum::<f64>() / (to - from) as f64;
+            let found = present.mean(from, to);
+            assert!((found - mean.max(1.0)).abs() < 1e-12, "{from}..{to}: {found} is not {mean}");
+        }
+        assert_eq!((present.mean(4, 4), Present::new(&[]).mean(0, 5)), (1.0, 1.0));
+    }
+
+    #[test]
+    fn a_summary_counts_what_is_above_one_by_more_than_rounding() {
+        let found = summary([2.0, 0.5, 1.0 + 1e-9, 1.0].into_iter()).unwrap();
+        assert_eq!((found.jobs, found.rho_max, found.unfair_percent), (4, 2.0, 25.0));
+        assert!((found.rho_mean - 4.5 / 4.0).abs() < 1e-9 && (found.rho_median - 1.0).abs() < 1e-9);
+        assert_eq!((summary([].into_iter()), rho(Some(3), Some(0)), rho(None, Some(1))), (None, None, None));
+        assert_eq!(rho(Some(3), Some(2)), Some(1.5));
+    }
+}
