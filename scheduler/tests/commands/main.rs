@@ -20,6 +20,7 @@ mod reconfigure;
 mod run;
 mod sim;
 mod suggest;
+mod suspend;
 mod trace;
 mod within_rows;
 

@@ -17,7 +17,7 @@ use scheduler::{
     testbed::launcher::{Launcher, StartRequest},
     topology::Topology,
 };
-use schema::{plan::Plan, sharing::Sharing, units::Nanos};
+use schema::{plan::Plan, sharing::Sharing, suspension::Suspension, units::Nanos};
 
 /// The accuracy of sums of fractions of a step.
 const ROUNDING: f64 = 1e-6;
@@ -28,6 +28,7 @@ pub(crate) struct Scripted<'a> {
     pub(crate) truth: &'a dyn Throughput,
     pub(crate) costs: &'a dyn SwitchCosts,
     pub(crate) sharing: Sharing,
+    pub(crate) suspension: Suspension,
     now: Nanos,
     launches: Vec<ScriptedLaunch>,
     saved: BTreeMap<JobId, u64>,
@@ -110,6 +111,7 @@ impl<'a> Scripted<'a> {
             truth,
             costs,
             sharing: Sharing::TIME_SLICE,
+            suspension: Suspension::default(),
             now,
             launches,
             saved,
@@ -277,6 +279,11 @@ impl Launcher for Scripted<'_> {
         match of.doing {
             Doing::Trains => self.leave(launch, then),
             Doing::Leaves { after, .. } => self.launch(launch).doing = Doing::Leaves { after, then },
+            // It comes back to its device to be saved.
+            Doing::Rests if checkpoint && self.suspension == Suspension::CudaCheckpoint => {
+                let takes = self.cost(of, Cost::Resume) + self.cost_of_going(of, checkpoint);
+                self.switch(launch, takes, then);
+            }
             _ => self.switch(launch, self.cost_of_going(of, checkpoint), then),
         }
         Ok(())
