@@ -345,7 +345,10 @@ impl<'a> Engine<'a> {
     fn others_in_memory(&self, id: JobId, devices: &[DeviceId]) -> BTreeSet<JobId> {
         let holds = |other: &JobId| match paused(&self.jobs[other.0 as usize].state) {
             None => true,
-            Some(on) => !self.asked[other.0 as usize].pausing.frees(self.topology.device(on[0])),
+            Some(on) => {
+                let pausing = self.asked[other.0 as usize].pausing;
+                !pausing.frees(self.topology.device(on[0]), self.settings.suspension)
+            }
         };
         self.all_there(devices).filter(|other| *other != id && holds(other)).collect()
     }

@@ -4,8 +4,8 @@ use std::{borrow::Cow, fmt, time::SystemTime};
 
 use model::{Subject, TraceTime};
 use schema::{
-    device::Device, job::command_name, loss_curve::LossCurve, plan::Plan, rows::ErrorKind, trace::Class,
-    units::Nanos,
+    device::Device, job::command_name, loss_curve::LossCurve, plan::Plan, rows::ErrorKind,
+    suspension::Suspension, trace::Class, units::Nanos,
 };
 
 use crate::{
@@ -75,7 +75,7 @@ pub enum Payload {
     Command(Vec<String>),
 }
 
-/// What a pause does to a job.
+/// What a pause does to a job, if jobs are suspended by `pause`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pausing {
     /// The job is held, and its tensors are moved to the memory of the host. On a CPU device they are there already.
@@ -87,9 +87,14 @@ pub enum Pausing {
 }
 
 impl Pausing {
-    /// Whether a pause frees memory of this device.
-    pub fn frees(self, device: &Device) -> bool {
-        self == Pausing::FreesMemory && matches!(device, Device::Cuda(_))
+    /// Whether a pause frees memory of this device, if jobs are suspended in this way.
+    pub fn frees(self, device: &Device, suspension: Suspension) -> bool {
+        let moves_memory = match suspension {
+            Suspension::StepGate | Suspension::Checkpoint => false,
+            Suspension::Pause => self == Pausing::FreesMemory,
+            Suspension::CudaCheckpoint => !matches!(self, Pausing::Impossible(_)),
+        };
+        moves_memory && matches!(device, Device::Cuda(_))
     }
 }
 

@@ -25,13 +25,14 @@ use jobs::{
     plans::Estimates,
     run::{self, Observed},
 };
-use rig::{Exit, Rig, interrupt::Interrupt, output, programs};
+use rig::{Exit, Rig, cuda_checkpoint, interrupt::Interrupt, output, programs};
 use schema::{
     decision::{self, Turn},
     device::Device,
     manifest::Manifest,
     rows::{self, Appender, Outcome, Part, Prediction, Skip, Status},
     run_dir::RunDir,
+    suspension::Suspension,
     units::Nanos,
 };
 
@@ -128,6 +129,7 @@ pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
         devices,
         asked: inputs.asked.clone(),
         sharing: scheduling.sharing.clone(),
+        suspension: scheduling.suspension,
         checkpoint_every: every(scheduling.checkpoint_every_s),
         keeps_steps: scheduling.fast_forward.is_some(),
         checkpoints,
@@ -196,13 +198,18 @@ pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
     }
 }
 
-/// Checks that jobs can share the devices of a run in its sharing mode.
+/// Checks that jobs can share the devices of a run in its sharing mode, and be suspended there in its way.
 ///
 /// # Errors
-/// Fails if the machine lacks what the mode needs.
+/// Fails if the machine lacks what the mode or the way needs.
 pub fn probe(manifest: &Manifest) -> anyhow::Result<()> {
     let devices: Vec<Device> = manifest.devices.iter().map(|facts| facts.device.clone()).collect();
-    backend(&scheduling(manifest)?.sharing, &devices).probe().map_err(|why| Exit::MachineLacks.because(why))
+    let scheduling = scheduling(manifest)?;
+    if scheduling.suspension == Suspension::CudaCheckpoint {
+        let why_not = |why| Exit::MachineLacks.because(format!("--suspend {}: {why}", scheduling.suspension));
+        cuda_checkpoint::check(&devices).map_err(why_not)?;
+    }
+    backend(&scheduling.sharing, &devices).probe().map_err(|why| Exit::MachineLacks.because(why))
 }
 
 /// The state from which a run is resumed after these turns. Its time is that of the last sign of life. Jobs that were on devices

@@ -23,6 +23,7 @@ use schema::{
     plan::Plan,
     rows::ErrorKind,
     sharing::Sharing,
+    suspension::Suspension,
     units::Nanos,
 };
 
@@ -50,6 +51,8 @@ pub struct Settings {
     pub seed: u64,
     /// The way in which packed jobs share their devices.
     pub sharing: Sharing,
+    /// How jobs are suspended.
+    pub suspension: Suspension,
     /// The standard deviation of the step times of launches on the log scale. Each launch is faster or slower than the model says
     /// by a random factor. 0 for no noise.
     pub noise: f64,
@@ -76,6 +79,7 @@ impl Default for Settings {
         Settings {
             seed: 0,
             sharing: Sharing::TIME_SLICE,
+            suspension: Suspension::default(),
             noise: 0.0,
             progress_every: None,
             checkpoint_every: None,

@@ -79,6 +79,32 @@ impl Door {
         command
     }
 
+    /// The program with a stand-in for NVIDIA's `cuda-checkpoint` in its PATH, which writes its arguments to the file `calls` and then
+    /// does this: `$2` is the action, and `$4` the process.
+    pub fn command_with_cuda_checkpoint(&self, arguments: &str, then: &str) -> Command {
+        let folder = self.path("path");
+        fs::create_dir_all(&folder).expect("the folder is writable");
+        let program = folder.join("cuda-checkpoint");
+        let script = format!("#!/bin/sh\necho \"$@\" >> '{}'\n{then}\n", self.path("calls").display());
+        fs::write(&program, script).expect("the folder is writable");
+        fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).expect("it is ours");
+        let others = std::env::var_os("PATH").unwrap_or_default();
+        let all = std::iter::once(folder).chain(std::env::split_paths(&others));
+        let mut command = self.command(arguments);
+        command.env("PATH", std::env::join_paths(all).expect("no colon is in a path"));
+        command
+    }
+
+    /// The actions and the processes with which the stand-in for `cuda-checkpoint` was called.
+    pub fn calls_of_cuda_checkpoint(&self) -> Vec<(String, String)> {
+        let calls = fs::read_to_string(self.path("calls")).unwrap_or_default();
+        let call = |line: &str| {
+            let words: Vec<&str> = line.split(' ').collect();
+            (words[1].to_owned(), words[3].to_owned())
+        };
+        calls.lines().map(call).collect()
+    }
+
     /// The remaining processes of a run in this folder.
     pub fn leftovers(&self) -> Vec<String> {
         processes_with(&self.folder.path().to_string_lossy())

@@ -88,7 +88,7 @@ fn ask_torch_worker<const N: usize>(arguments: [&OsStr; N]) -> anyhow::Result<St
 
 /// Runs a program to its end and returns its output. A program that exceeds the time limit is killed, and the result is `None`.
 /// Its death is not waited for, because it may never come to a process that hangs in a driver.
-fn output_within(patience: Duration, mut command: Command) -> io::Result<Option<Output>> {
+pub(crate) fn output_within(patience: Duration, mut command: Command) -> io::Result<Option<Output>> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn()?;
     let pid = Pid::from_child(&child);

@@ -7,6 +7,8 @@ mod all_reduce;
 mod limits;
 mod memory;
 mod restart;
+mod running;
+mod suspend;
 mod values;
 
 use std::{collections::BTreeSet, path::Path};
@@ -29,7 +31,7 @@ use schema::{
 pub use self::all_reduce::cells as all_reduces;
 use self::{
     limits::Limits,
-    restart::Restarts,
+    restart::{Measurements, Restarts},
     values::{failed, measured, not_measured},
 };
 use crate::{
@@ -130,6 +132,7 @@ impl Calibrator<'_> {
             copy: Vec::new(),
             all_reduce: Vec::new(),
             restart: Vec::new(),
+            suspend: Vec::new(),
             not_measured: Vec::new(),
         }
     }
@@ -304,10 +307,10 @@ impl Calibrator<'_> {
 
         let restarts =
             Restarts { run, manifest: self.manifest, catalog: self.catalog, rig: &mut rig, limits };
-        let (rows, unmeasured) = restarts.measure(&jobs);
-        missing.extend(unmeasured.iter().map(|row| row.what.clone()));
-        found.restart = rows;
-        found.not_measured.extend(unmeasured);
+        let Measurements { restart, suspend, not_measured } = restarts.measure(&jobs);
+        missing.extend(not_measured.iter().map(|row| row.what.clone()));
+        (found.restart, found.suspend) = (restart, suspend);
+        found.not_measured.extend(not_measured);
         Ok(missing)
     }
 }

@@ -1,32 +1,31 @@
-//! Measures the cost of stopping a job and starting it again, part by part, on a real launch.
+//! Measures the cost of suspending a job, and of stopping it and starting it again, part by part, on real launches.
 
-use std::{
-    collections::BTreeMap,
-    fs, io,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, fs, io, path::Path};
 
 use jobs::launch;
-use rig::{Leave, Member, Rig, RigEvent, Watch};
+use rig::{Rig, Watch};
 use schema::{
-    calibration::{NotMeasured, RestartRow, Switch},
+    calibration::{NotMeasured, RestartRow, SuspendRow, Switch},
     catalog::Catalog,
     manifest::{Cell, Manifest},
     run_dir::RunDir,
-    spec::{LaunchEnd, Program},
+    spec::Program,
+    suspension::Suspension,
     units::Nanos,
     wire::{Command, Event},
 };
 
 use super::{
     limits::{Limits, NO_TIME},
+    running::{Running, Trouble, step},
+    suspend::{self, Suspended, Ways},
     values::{failed, over_repeats},
 };
 use crate::{order, progress::Progress};
 
 /// The number of steps before the job is stopped. The first step is slower than the others, and the last one is the one to
 /// compare with.
-const STEPS: u64 = 4;
+pub(super) const STEPS: u64 = 4;
 
 /// Restarts of the jobs of a run.
 pub(super) struct Restarts<'a> {
@@ -38,93 +37,117 @@ pub(super) struct Restarts<'a> {
 }
 
 /// The time of each part of one restart, and the bytes it moved.
-type Parts = BTreeMap<Switch, (Nanos, Option<u64>)>;
+pub(super) type Parts = BTreeMap<Switch, (Nanos, Option<u64>)>;
 
-/// Why a restart has no numbers.
-enum Trouble {
-    Failed(String),
-    /// The user interrupts the calibration.
-    Interrupted,
+/// What was measured in one restart.
+#[derive(Default)]
+struct Restarted {
+    parts: Parts,
+    ways: Ways,
+    /// What failed when `cuda-checkpoint` moved the job.
+    move_failure: Option<String>,
+}
+
+/// What was measured of a job so far.
+struct MeasuredJob<'a> {
+    cell: &'a Cell,
+    parts: Vec<Parts>,
+    ways: Vec<Ways>,
+    /// Why the job is not restarted any more.
+    failure: Option<String>,
+    /// Why `cuda-checkpoint` does not move it.
+    not_moved: Option<String>,
+    move_failed: bool,
+}
+
+/// What was measured of all jobs.
+#[derive(Default)]
+pub(super) struct Measurements {
+    pub(super) restart: Vec<RestartRow>,
+    pub(super) suspend: Vec<SuspendRow>,
+    pub(super) not_measured: Vec<NotMeasured>,
 }
 
 impl Restarts<'_> {
     /// Restarts each job once per block, in an order drawn from the seed. A job that fails is not tried again.
-    pub(super) fn measure(mut self, jobs: &[Cell]) -> (Vec<RestartRow>, Vec<NotMeasured>) {
+    pub(super) fn measure(mut self, jobs: &[Cell]) -> Measurements {
         let repeats = self.manifest.settings.repeats;
-        let mut taken: Vec<Vec<Parts>> = vec![Vec::new(); jobs.len()];
-        let mut reasons: Vec<Option<String>> = vec![None; jobs.len()];
+        let mut measured: Vec<MeasuredJob<'_>> = jobs.iter().map(MeasuredJob::new).collect();
         let progress = Progress::new(jobs.len() as u64 * u64::from(repeats));
         let visits = (0..repeats).flat_map(|block| {
             let order = order::shuffled(jobs.len(), self.manifest.seed, block);
             order.into_iter().map(move |job| (block, job))
         });
         for (block, job) in visits.collect::<Vec<_>>() {
-            if reasons[job].is_some() {
+            let job = &mut measured[job];
+            if job.failure.is_some() {
                 continue;
             }
             if !self.limits.has_time() {
-                reasons[job] = Some(NO_TIME.into());
+                job.failure = Some(NO_TIME.into());
                 continue;
             }
-            let what = format!("restart of {}", jobs[job].name);
+            let what = format!("restart of {}", job.cell.name);
             progress.begin(&what);
-            match self.restart(&jobs[job], block) {
-                Ok(parts) => {
+            match self.restart(job.cell, block, job.not_moved.is_none()) {
+                Ok(Restarted { parts, ways, move_failure }) => {
                     progress.end(&format!("{what}: {} in all", parts[&Switch::Total].0));
-                    taken[job].push(parts);
+                    job.parts.push(parts);
+                    job.ways.push(ways);
+                    job.move_failed |= move_failure.is_some();
+                    job.not_moved = job.not_moved.take().or(move_failure);
                 }
                 Err(Trouble::Failed(reason)) => {
                     progress.end(&format!("{what}: {reason}"));
-                    reasons[job] = Some(reason);
+                    job.failure = Some(reason);
                 }
                 Err(Trouble::Interrupted) => break,
             }
         }
         progress.finish();
-        let (mut rows, mut unmeasured) = (Vec::new(), Vec::new());
-        for ((job, taken), reason) in jobs.iter().zip(&taken).zip(reasons) {
-            let what = format!("restart of {}", job.name);
-            if let Some(reason) = reason {
-                unmeasured
-                    .push(failed(&format!("{what}, after {} of {repeats} repeats", taken.len()), &reason));
-            }
-            if taken.len() < 2 {
-                continue;
-            }
-            for &part in Switch::ALL {
-                match row(job, part, taken) {
-                    Some(row) => rows.push(row),
-                    None => unmeasured
-                        .push(failed(&format!("{what}: {part}"), "fewer than two repeats have a value")),
-                }
-            }
-        }
-        (rows, unmeasured)
+        let mut found = Measurements::default();
+        measured.iter().for_each(|job| job.add_to(&mut found, repeats));
+        found
     }
 
-    /// Trains a few steps, pauses, writes a checkpoint, ends the launch, starts another from the checkpoint and trains one
-    /// step.
-    fn restart(&mut self, cell: &Cell, block: u32) -> Result<Parts, Trouble> {
+    /// Trains a few steps, is held, trains some more, pauses, writes a checkpoint, ends the launch, starts another from the checkpoint
+    /// and trains one step. `cuda-checkpoint` comes last, because a launch may not survive it.
+    fn restart(&mut self, cell: &Cell, block: u32, moves: bool) -> Result<Restarted, Trouble> {
         let mut parts = Parts::new();
+        let mut ways = Ways::new();
+        let mut suspended = |way, suspend, resume, bytes| {
+            ways.insert(way, Suspended { suspend, resume, bytes });
+        };
         let mut job = self.start(cell, block, None)?;
         let checkpoint = job.checkpoint.clone();
         job.watch.rig.extend(job.member, STEPS);
         job.all_say(|event| matches!(event, Event::Held { index: STEPS }).then_some(()))?;
         let last = job.all_say(|event| step(event, STEPS - 1))?;
-        parts.insert(Switch::Step, (longest(&last), None));
+        let step_ns = longest(&last);
+        parts.insert(Switch::Step, (step_ns, None));
+        let (release, hold) = job.release_and_hold()?;
+        parts.extend([(Switch::Release, (release, None)), (Switch::Hold, (hold, None))]);
+        suspended(Suspension::StepGate, hold, release, None);
 
+        let ordered = Nanos::monotonic_now();
         job.watch.rig.command(job.member, Command::Pause {});
         let paused = job.all_say(|event| match event {
             Event::Paused { dur_ns, bytes_freed } => Some((*dur_ns, *bytes_freed)),
             _ => None,
         })?;
         parts.insert(Switch::Pause, longest_and_sum(&paused));
+        let pausing = Nanos::monotonic_now() - ordered;
+        parts.insert(Switch::PauseAnswer, (pausing, None));
+        let ordered = Nanos::monotonic_now();
         job.watch.rig.command(job.member, Command::Resume {});
         let resumed = job.all_say(|event| match event {
             Event::Resumed { dur_ns } => Some(*dur_ns),
             _ => None,
         })?;
         parts.insert(Switch::Resume, (longest(&resumed), None));
+        let resuming = Nanos::monotonic_now() - ordered;
+        parts.insert(Switch::ResumeAnswer, (resuming, None));
+        suspended(Suspension::Pause, hold + pausing, resuming + release, parts[&Switch::Pause].1);
 
         let ordered = Nanos::monotonic_now();
         let path = checkpoint.to_string_lossy().into_owned();
@@ -135,8 +158,10 @@ impl Restarts<'_> {
         })?;
         parts.insert(Switch::Checkpoint, longest_and_sum(&written));
         let told = Nanos::monotonic_now();
+        parts.insert(Switch::CheckpointAnswer, (told - ordered, None));
         let end = job.leave()?;
         parts.insert(Switch::Stop, (end.mono_ns.saturating_sub(told), None));
+        let stopping = hold + end.mono_ns.saturating_sub(ordered);
 
         drop(job);
 
@@ -153,13 +178,33 @@ impl Restarts<'_> {
         parts.extend(restore.map(|restore| (Switch::Restore, (restore, None))));
         job.watch.rig.extend(job.member, 1);
         let first = job.all_say(|event| step(event, 0))?;
-        parts.insert(Switch::FirstStep, (longest(&first), None));
+        let first_ns = longest(&first);
+        parts.insert(Switch::FirstStep, (first_ns, None));
+        let starting = job.begun(0)?.saturating_sub(told) + first_ns.saturating_sub(step_ns);
+        suspended(Suspension::Checkpoint, stopping, starting, parts[&Switch::Checkpoint].1);
         let ended = first.iter().map(|(at, _)| *at).max().unwrap_or(told);
         parts.insert(Switch::Total, (ended.saturating_sub(ordered), None));
-        job.leave()?;
+        let move_failure =
+            match cell.devices.first().filter(|_| moves).map(|device| job.move_off_and_back(device)) {
+                Some(Ok(moved)) => {
+                    parts.extend(moved);
+                    None
+                }
+                Some(Err(Trouble::Failed(why))) => Some(why),
+                Some(Err(Trouble::Interrupted)) => return Err(Trouble::Interrupted),
+                None => None,
+            };
+        ways.extend(
+            suspend::by_cuda_checkpoint(&parts).map(|suspended| (Suspension::CudaCheckpoint, suspended)),
+        );
+        match &move_failure {
+            None => drop(job.leave()?),
+            // It may not be able to leave by itself.
+            Some(_) => drop(job),
+        }
         // No launch continues from this checkpoint any more, and it may be large.
         remove(&checkpoint).map_err(|error| Trouble::Failed(format!("{}: {error}", checkpoint.display())))?;
-        Ok(parts)
+        Ok(Restarted { parts, ways, move_failure })
     }
 
     /// Starts a launch and waits until it is ready.
@@ -177,95 +222,45 @@ impl Restarts<'_> {
         let ranks = request.spec.devices.len() as u32;
         let watch = Watch::new(self.rig, None, &self.limits.interrupt);
         let member = watch.rig.add(request);
-        let mut running = Running { watch, member, ranks, checkpoint, said: Vec::new(), is_over: false };
+        let (said, pid, is_over) = (Vec::new(), None, false);
+        let mut running = Running { watch, member, ranks, checkpoint, said, pid, is_over };
         running.all_say(|event| matches!(event, Event::Ready(_)).then_some(()))?;
         Ok(running)
     }
 }
 
-/// A launch that has not ended.
-struct Running<'a> {
-    watch: Watch<'a>,
-    member: Member,
-    ranks: u32,
-    /// The path that a checkpoint may be written to.
-    checkpoint: PathBuf,
-    said: Vec<(u32, Nanos, Event)>,
-    is_over: bool,
-}
-
-impl Drop for Running<'_> {
-    /// Ends a launch after an error, so that it does not run beside the next job.
-    fn drop(&mut self) {
-        if !self.is_over {
-            self.watch.rig.remove(self.member, Leave::Now);
-            while !matches!(self.watch.next(None), Some(RigEvent::Ended { .. })) {}
-        }
-    }
-}
-
-impl Running<'_> {
-    /// Waits until every rank has sent an event that `wanted` accepts. Returns the first of each rank with its time, in the
-    /// order of ranks.
-    fn all_say<T>(&mut self, wanted: impl Fn(&Event) -> Option<T>) -> Result<Vec<(Nanos, T)>, Trouble> {
-        loop {
-            let of_rank = |rank| {
-                let mut said = self.said.iter().filter(|(of, ..)| *of == rank);
-                said.find_map(|(_, at, event)| Some((*at, wanted(event)?)))
-            };
-            if let Some(all) = (0..self.ranks).map(of_rank).collect() {
-                return Ok(all);
-            }
-            let refused = |(_, _, event): &(u32, Nanos, Event)| match event {
-                Event::Refused { error } => Some(Trouble::Failed(format!("refused: {error}"))),
-                _ => None,
-            };
-            if let Some(trouble) = self.said.iter().find_map(refused) {
-                return Err(trouble);
-            }
-            if let Some(end) = self.wait()? {
-                let detail = end.err_detail.unwrap_or_else(|| "ended by itself".into());
-                return Err(Trouble::Failed(detail));
-            }
-        }
+impl<'a> MeasuredJob<'a> {
+    fn new(cell: &'a Cell) -> MeasuredJob<'a> {
+        let (parts, ways) = (Vec::new(), Vec::new());
+        let not_moved = suspend::cannot_be_moved(cell);
+        MeasuredJob { cell, parts, ways, failure: None, not_moved, move_failed: false }
     }
 
-    /// Lets the job leave at a step boundary, and waits until all of its processes have ended.
-    fn leave(&mut self) -> Result<LaunchEnd, Trouble> {
-        self.watch.rig.remove(self.member, Leave::AtBoundary);
-        loop {
-            match self.wait()? {
-                Some(LaunchEnd { err: Some(_), err_detail, .. }) => {
-                    return Err(Trouble::Failed(err_detail.unwrap_or_default()));
+    /// The rows of the job, and the reasons for those that are missing.
+    fn add_to(&self, found: &mut Measurements, repeats: u32) {
+        let what = format!("restart of {}", self.cell.name);
+        if let Some(reason) = &self.failure {
+            let after = format!("{what}, after {} of {repeats} repeats", self.parts.len());
+            found.not_measured.push(failed(&after, reason));
+        }
+        if let Some(reason) = self.not_moved.as_ref().filter(|_| self.move_failed) {
+            found.not_measured.push(failed(&format!("cuda-checkpoint of {}", self.cell.name), reason));
+        }
+        if self.parts.len() < 2 {
+            return;
+        }
+        for &part in Switch::ALL {
+            match row(self.cell, part, &self.parts) {
+                Some(row) => found.restart.push(row),
+                // The reason is in its row of `suspend`.
+                None if suspend::is_of_cuda(part) && self.not_moved.is_some() => {}
+                None => {
+                    let reason = "fewer than two repeats have a value";
+                    found.not_measured.push(failed(&format!("{what}: {part}"), reason));
                 }
-                Some(end) => return Ok(end),
-                None => {}
             }
         }
-    }
-
-    /// Waits briefly for events and stores them. Returns the launch's end if it has ended.
-    fn wait(&mut self) -> Result<Option<LaunchEnd>, Trouble> {
-        if self.watch.is_interrupted() {
-            return Err(Trouble::Interrupted);
-        }
-        match self.watch.next(None) {
-            Some(RigEvent::Said { rank, at, event, .. }) => self.said.push((rank, at, event)),
-            Some(RigEvent::Ended { end, .. }) => {
-                self.is_over = true;
-                return Ok(Some(end));
-            }
-            Some(RigEvent::Started { .. }) | None => {}
-        }
-        Ok(None)
-    }
-}
-
-/// The duration of step number `index`, if the event is that step.
-fn step(event: &Event, index: u64) -> Option<Nanos> {
-    match event {
-        Event::Step(step) if step.index == index => Some(step.dur_ns),
-        _ => None,
+        found.suspend.extend(suspend::rows(self.cell, &self.ways, self.not_moved.as_deref()));
     }
 }
 

@@ -16,7 +16,7 @@ use jobs::{
 };
 use rig::{Exit, device, output};
 use schema::{
-    calibration::{Calibration, Measured},
+    calibration::{Calibration, Measured, SuspendRow},
     catalog::Catalog,
     device::Device,
     job::Job,
@@ -33,8 +33,9 @@ use crate::calibrate::{self, CalibrationPart, Calibrator};
 ///
 /// On the devices of the pool, it measures the contention between cores, the memory bandwidth of CPU devices, copies to and
 /// from GPUs, and all-reduces by size and number of ranks through the process groups that training uses. For each JOB, it
-/// measures the cost to stop the job and to start it again from a checkpoint, part by part, on a real launch. Without a JOB, no
-/// restart is measured: each takes several launches, and you choose the jobs that matter.
+/// measures the cost to stop the job and to start it again from a checkpoint, part by part, on a real launch, and what one suspension
+/// costs in each of the ways of `sched run --suspend`: step-gate, pause, checkpoint, and cuda-checkpoint if it is usable here. Without a
+/// JOB, no restart is measured: each takes several launches, and you choose the jobs that matter.
 ///
 /// Every number has a 95 % interval over repeats. The file is replaced only when everything is measured; it also has what could
 /// not be measured, with the reason. The events behind the numbers are in a separate run under runs/. Nothing else should use
@@ -230,6 +231,48 @@ fn show(found: &Calibration) -> anyhow::Result<()> {
         line(what, &row.devices, row.bytes, number, row.repeats, nothing());
     }
     for text in [1, 6] {
+        if let Some(column) = table.column_mut(text) {
+            column.set_cell_alignment(comfy_table::CellAlignment::Left);
+        }
+    }
+    table::print(&table)?;
+    if found.suspend.is_empty() { Ok(()) } else { show_suspensions(&found.suspend) }
+}
+
+/// Prints what it costs each job to be suspended in each way.
+fn show_suspensions(rows: &[SuspendRow]) -> anyhow::Result<()> {
+    let heads = [
+        "suspended by",
+        "job",
+        "devices",
+        "suspend",
+        "resume",
+        "both",
+        "95 % interval",
+        "moved",
+        "repeats",
+        "more",
+    ];
+    let mut table = table::new(&heads);
+    for row in rows {
+        let way = row.suspension.to_string();
+        let own = [way, row.job.clone(), joined(&row.devices)];
+        let rest = match &row.cost {
+            Some(cost) => {
+                let [both, interval] = interval(cost.both_ns, time);
+                let [suspend, resume] =
+                    [cost.suspend_ns, cost.resume_ns].map(|measured| time(measured.value));
+                let moved = table::or_dash(cost.bytes.map(HumanBytes));
+                [suspend, resume, both, interval, moved, cost.repeats.to_string(), String::new()]
+            }
+            None => {
+                let [suspend, resume, both, interval, moved, repeats] = [(); 6].map(|()| "-".to_owned());
+                [suspend, resume, both, interval, moved, repeats, row.why_not.clone().unwrap_or_default()]
+            }
+        };
+        table.add_row(own.into_iter().chain(rest));
+    }
+    for text in [1, 9] {
         if let Some(column) = table.column_mut(text) {
             column.set_cell_alignment(comfy_table::CellAlignment::Left);
         }

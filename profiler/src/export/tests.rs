@@ -288,6 +288,7 @@ fn no_calibration(source: &Source) -> Calibration {
         copy: vec![],
         all_reduce: vec![],
         restart: vec![],
+        suspend: vec![],
         not_measured: vec![],
     }
 }

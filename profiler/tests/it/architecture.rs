@@ -28,6 +28,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "schema",
             "statistics",
             "builtin-worker",
+            "+fake-driver",
             "+front-door",
         ],
     ),

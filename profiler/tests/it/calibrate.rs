@@ -5,10 +5,11 @@ use std::{fs, process::Command};
 use front_door::{Background, Door, Said, wait_until};
 use rustix::process::Signal;
 use schema::{
-    calibration::{Calibration, Measured, RestartRow, Switch},
+    calibration::{Calibration, Measured, RestartRow, SuspendRow, Switch},
     device::Device,
     rows::{self, Direction, Status},
     spec::{Collectives, Program},
+    suspension::Suspension,
 };
 
 fn calibration(door: &Door, name: &str) -> Calibration {
@@ -117,6 +118,12 @@ fn all_reduces_go_through_launches_of_a_run() {
     assert_eq!(door.leftovers(), Vec::<String>::new());
 }
 
+/// All parts but those of `cuda-checkpoint`.
+fn parts_on_cores() -> Vec<Switch> {
+    let is_of_cuda = |part: &Switch| part.to_string().starts_with("cuda-");
+    Switch::ALL.iter().copied().filter(|part| !is_of_cuda(part)).collect()
+}
+
 #[test]
 fn a_restart_is_done_for_real_and_has_all_its_parts() {
     let door = crate::door();
@@ -128,15 +135,54 @@ fn a_restart_is_done_for_real_and_has_all_its_parts() {
     each_lies_in_its_interval(&found);
     for (job, ranks) in [("synthetic-sleep@b32@dp1", 1), ("synthetic-sleep@b32@dp2", 2)] {
         let rows: Vec<&RestartRow> = found.restart.iter().filter(|row| row.job == job).collect();
-        assert_eq!(rows.iter().map(|row| row.part).collect::<Vec<_>>(), Switch::ALL, "{job}");
+        assert_eq!(rows.iter().map(|row| row.part).collect::<Vec<_>>(), parts_on_cores(), "{job}");
         assert!(rows.iter().all(|row| row.repeats == 3 && row.devices.len() == ranks), "{rows:?}");
         let of = |part| *rows.iter().find(|row| row.part == part).expect("all parts are there");
         let ns = |part| of(part).ns.value;
         // A step sleeps for 10 ms, and a checkpoint is a line that one rank writes.
         assert!(ns(Switch::Step) >= 10_000_000 && ns(Switch::FirstStep) >= 10_000_000, "{rows:?}");
         assert!(ns(Switch::Total) >= ns(Switch::Start) + ns(Switch::FirstStep), "{rows:?}");
-        assert_eq!(of(Switch::Checkpoint).bytes, Some("step = 4\n".len() as u64));
+        assert_eq!(of(Switch::Checkpoint).bytes, Some("step = 8\n".len() as u64));
         assert_eq!((of(Switch::Pause).bytes, of(Switch::Total).bytes), (Some(0), None));
+        // Each is far below the interval between two looks of the harness at a job that trains.
+        assert!(ns(Switch::Hold) < 100_000_000 && ns(Switch::Release) < 100_000_000, "{rows:?}");
+    }
+    let ways =
+        |job: &str| -> Vec<&SuspendRow> { found.suspend.iter().filter(|row| row.job == job).collect() };
+    for (job, why) in [
+        ("synthetic-sleep@b32@dp1", "cuda-checkpoint moves the memory of GPUs, and cpu:"),
+        ("synthetic-sleep@b32@dp2", "cuda-checkpoint moves one process, and the job has 2"),
+    ] {
+        let rows = ways(job);
+        assert_eq!(rows.iter().map(|row| row.suspension).collect::<Vec<_>>(), Suspension::ALL, "{job}");
+        let [held, paused, stopped, moved] = rows[..] else { panic!("{rows:?}") };
+        let cost = |row: &SuspendRow| row.cost.clone().unwrap_or_else(|| panic!("{row:?}"));
+        let of = |part| {
+            found.restart.iter().find(|row| row.job == job && row.part == part).expect("a row").ns.value
+        };
+        assert_eq!(
+            (cost(held).suspend_ns.value, cost(held).resume_ns.value),
+            (of(Switch::Hold), of(Switch::Release)),
+            "what a simulation takes"
+        );
+        // A stop and a start take a process; a pause takes two answers.
+        let both = [held, paused, stopped].map(|row| cost(row).both_ns.value);
+        assert!(both[0] < both[1] && both[1] < both[2], "{both:?}");
+        assert!(cost(stopped).both_ns.value >= of(Switch::Start) + of(Switch::Stop), "{rows:?}");
+        for row in [held, paused, stopped].map(cost) {
+            assert_eq!(row.repeats, 3);
+            // The sum of two means is not the mean of sums, but it is near.
+            let sum = row.suspend_ns.value + row.resume_ns.value;
+            assert!((row.both_ns.value as f64 / sum as f64 - 1.0).abs() < 0.5, "{row:?}");
+        }
+        assert_eq!(cost(held).bytes, None);
+        assert!(
+            moved.cost.is_none() && moved.why_not.as_deref().unwrap_or_default().starts_with(why),
+            "{moved:?}"
+        );
+    }
+    for said_of in ["suspended by", "step-gate", "cuda-checkpoint moves one process, and the job has 2"] {
+        assert!(said.out.contains(said_of), "{}", said.out);
     }
     // A quantity that cannot be measured has a reason, and does not affect the others.
     let [refused] = &found.not_measured[..] else { panic!("{found:?}") };
@@ -168,7 +214,7 @@ fn a_job_that_fails_has_a_row_that_says_why() {
         "calibrate breaks synthetic-sleep --catalog mine.toml --parts restart --device cpu:0 --repeats 2";
     let said = door.exits(1, arguments);
     let found = calibration(&door, "machine.toml");
-    assert_eq!(found.restart.len(), Switch::ALL.len(), "the other job is measured");
+    assert_eq!(found.restart.len(), parts_on_cores().len(), "the other job is measured");
     let [failed] = &found.not_measured[..] else { panic!("{found:?}") };
     assert_eq!(
         (failed.what.as_str(), failed.status),

@@ -6,6 +6,7 @@ mod calibrate;
 mod colocate;
 mod commands;
 mod compare;
+mod cuda_checkpoint;
 mod disk;
 mod doctor;
 mod early;

@@ -128,7 +128,6 @@ fn begin(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<RunDir> {
     drop(policy::build(policy)?);
     run::check_data(args.run.data.as_deref())?;
     let (manifest, footprints) = manifest(trace, policy, args)?;
-    online::probe(&manifest)?;
     let sources = args.rules.sources();
     let files = InputFiles {
         trace,
@@ -140,6 +139,8 @@ fn begin(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<RunDir> {
     let inputs = RunInputs::new(manifest, files.clone())?;
     some_jobs(&inputs, trace)?;
     inputs.check_turns()?;
+    inputs.check_suspension()?;
+    online::probe(&inputs.manifest)?;
     inputs.doubts().into_iter().chain(inputs.unsteady_tables()).for_each(output::note);
     let busy = busy("simulating the trace first".into());
     let predicted = online::predict(&inputs, args.rules.draws)?;

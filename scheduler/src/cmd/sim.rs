@@ -133,6 +133,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let mut inputs = RunInputs::new(manifest, files.clone())?;
     some_jobs(&inputs, &args.trace)?;
     inputs.check_times()?;
+    inputs.check_suspension()?;
     let unknown = || format!("the costs of switches are not known; {}", inputs.calibrate_first());
     let costs = inputs.costs.as_deref().with_context(unknown)?;
     inputs.doubts().into_iter().chain(inputs.unsteady_tables()).for_each(output::note);

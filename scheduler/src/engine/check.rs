@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use schema::plan::Plan;
+use schema::{plan::Plan, suspension::Suspension};
 
 use super::Engine;
 use crate::{
@@ -23,11 +23,7 @@ impl Engine<'_> {
                 self.check_start(id, devices, *plan)?;
                 self.check_cpus(devices, *cpus)
             }
-            Action::Pause { .. } => match (self.placed(id)?.phase, self.asked[id.0 as usize].pausing) {
-                (Phase::Running, Pausing::Impossible(why)) => Err(format!("it cannot be paused: {why}")),
-                (Phase::Running, _) => Ok(()),
-                (phase, _) => Err(format!("it is {phase}, and only what runs is paused")),
-            },
+            Action::Pause { .. } => self.check_pause(id),
             Action::Resume { .. } => {
                 let placed = self.placed(id)?;
                 match placed.phase {
@@ -45,6 +41,7 @@ impl Engine<'_> {
                     (Phase::Running | Phase::Paused | Phase::Resuming, Some(why)) => {
                         Err(format!("it takes no checkpoint: {why}"))
                     }
+                    (Phase::Paused, None) if *checkpoint => self.check_return(id),
                     (Phase::Starting | Phase::Running | Phase::Paused | Phase::Resuming, _) => Ok(()),
                     (phase, _) => Err(format!("it is {phase} already")),
                 }
@@ -69,6 +66,33 @@ impl Engine<'_> {
                 State::Placed(_) => Err("it is ending already".into()),
                 State::Ended { .. } => Err("it has ended".into()),
             },
+        }
+    }
+
+    fn check_pause(&self, id: JobId) -> Result<(), String> {
+        let placed = self.placed(id)?;
+        let ranks = placed.devices.len();
+        match (placed.phase, self.asked[id.0 as usize].pausing, self.settings.suspension) {
+            (Phase::Running, Pausing::Impossible(why), _) => Err(format!("it cannot be paused: {why}")),
+            (Phase::Running, _, Suspension::Checkpoint) => {
+                Err("jobs of this run are suspended by a stop with a checkpoint, and not by a pause".into())
+            }
+            (Phase::Running, _, Suspension::CudaCheckpoint) if ranks > 1 => {
+                Err(format!("cuda-checkpoint moves the memory of one process, and it has {ranks}"))
+            }
+            (Phase::Running, ..) => Ok(()),
+            (phase, ..) => Err(format!("it is {phase}, and only what runs is paused")),
+        }
+    }
+
+    /// Refuses to save a paused job that has to come back to its devices for this, if others have memory there.
+    fn check_return(&self, id: JobId) -> Result<(), String> {
+        let devices = &self.placed(id)?.devices;
+        match self.settings.suspension {
+            Suspension::CudaCheckpoint if !self.others_in_memory(id, devices).is_empty() => {
+                Err("cuda-checkpoint has moved it to the host, and it is saved from its devices, which others use".into())
+            }
+            _ => Ok(()),
         }
     }
 

@@ -4,10 +4,13 @@ use std::collections::BTreeSet;
 
 use anyhow::bail;
 use jobs::cells;
-use schema::{device::Device, job::Job, placement::Placement};
+use schema::{device::Device, job::Job, placement::Placement, suspension::Suspension};
 
 use super::run_inputs::{RunInputs, scheduling};
-use crate::job::{JobRequest, Payload};
+use crate::{
+    job::{JobRequest, Payload},
+    sim::Cost,
+};
 
 impl RunInputs {
     /// Checks that the step times of all jobs that train can be known.
@@ -58,6 +61,53 @@ impl RunInputs {
             ),
             None => Ok(()),
         }
+    }
+
+    /// Checks that jobs can be suspended in the way of the run, and that it is known what this costs those whose switches were measured.
+    ///
+    /// # Errors
+    /// Fails if `cuda-checkpoint` is to move jobs on cores or of several processes, and if a calibration lacks the parts of this way.
+    pub fn check_suspension(&self) -> anyhow::Result<()> {
+        let suspension = scheduling(&self.manifest)?.suspension;
+        if suspension == Suspension::CudaCheckpoint {
+            let mut devices = self.manifest.devices.iter().map(|facts| &facts.device);
+            if let Some(cores) = devices.find(|device| !matches!(device, Device::Cuda(_))) {
+                bail!(
+                    "--suspend {suspension} moves the memory of GPUs, and {cores} is none; suspend jobs by step-gate, pause or checkpoint"
+                );
+            }
+            let has_ranks = |asked: &&JobRequest| asked.devices > 1 && !asked.elastic;
+            if let Some(asked) = self.asked.iter().find(has_ranks) {
+                bail!(
+                    "{} has {} processes, and --suspend {suspension} moves the memory of one; suspend jobs by step-gate, pause or checkpoint",
+                    asked.name,
+                    asked.devices
+                );
+            }
+        }
+        let lacking = self.spelled(|asked| self.lacks_suspension(asked));
+        match &lacking[..] {
+            [first, ..] => bail!(
+                "the calibration does not have what --suspend {suspension} costs {first}; run `{} --out machine.toml` first, or add \
+                 --switch-cost, such as --switch-cost 5s",
+                self.command("calibrate", &lacking)
+            ),
+            [] => Ok(()),
+        }
+    }
+
+    /// Whether the costs of starts of a job are known, and those of pauses are not.
+    fn lacks_suspension(&self, asked: &JobRequest) -> bool {
+        let is_paused = match self.manifest.scheduling.as_ref().map(|of| of.suspension) {
+            Some(Suspension::StepGate | Suspension::CudaCheckpoint) => true,
+            Some(Suspension::Pause | Suspension::Checkpoint) | None => false,
+        };
+        let Some(costs) = self.costs.as_deref().filter(|_| is_paused) else { return false };
+        let workload = asked.what.workload();
+        let device_type = self.topology.nodes().first().map_or("", |node| &node.device_type);
+        let subject = asked.subject(&workload, asked.plan, &self.topology, device_type);
+        let is_known = |of: Cost| costs.cost(&subject, asked.devices, of, &mut || 0.0).is_some();
+        is_known(Cost::Start) && !(is_known(Cost::Pause) && is_known(Cost::Resume))
     }
 
     /// The advice for a user if a simulation ends because the tables lack a job: a command that measures all jobs that they lack.

@@ -103,6 +103,7 @@ pub(super) fn simulate_with(
     let settings = sim::Settings {
         seed: chance.seed,
         sharing: scheduling.sharing.clone(),
+        suspension: scheduling.suspension,
         noise: simulated.noise_percent / 100.0,
         progress_every: time(scheduling.progress_every_s),
         checkpoint_every: time(scheduling.checkpoint_every_s),

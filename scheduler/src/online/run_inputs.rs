@@ -18,6 +18,7 @@ use schema::{
     manifest::{DeviceFacts, FittedFile, Manifest, Scheduling},
     plan::Plan,
     run_dir::RunDir,
+    suspension::Suspension,
     trace::Trace,
 };
 
@@ -76,7 +77,8 @@ impl RunInputs {
         let purpose = if simulated.is_some() { Purpose::Simulate } else { Purpose::Run };
         let asked = inputs::jobs(&Trace::read(trace)?, &catalog, purpose, topology.most_of_a_type())?;
         let named = manifest.scheduling.as_ref().and_then(Named::recorded);
-        let costs = costs(machine, named)?;
+        let suspension = manifest.scheduling.as_ref().map(|of| of.suspension).unwrap_or_default();
+        let costs = costs(machine, named, suspension)?;
         let history = history.map(|path| history::read(path, &catalog)).transpose()?.unwrap_or_default();
         let memory = (models, footprints);
         let models = Models::new(&manifest, &topology, models)?;
@@ -195,9 +197,14 @@ fn kept_models(run: &RunDir, scheduling: &Scheduling) -> anyhow::Result<Vec<Path
 ///
 /// # Errors
 /// Fails if the calibration cannot be read.
-fn costs(machine: Option<&Path>, named: Option<Named>) -> anyhow::Result<Option<Box<dyn SwitchCosts>>> {
+fn costs(
+    machine: Option<&Path>,
+    named: Option<Named>,
+    suspension: Suspension,
+) -> anyhow::Result<Option<Box<dyn SwitchCosts>>> {
     let calibration = machine.map(Calibration::read).transpose()?;
     let measured = calibration.map(|calibration| Measured::new(&[calibration], WORK_LEFT)).transpose()?;
+    let measured = measured.map(|measured| measured.suspended_by(suspension));
     Ok(match (measured, named) {
         (Some(measured), Some(named)) => Some(Box::new(MeasuredElseNamed(measured, named))),
         (Some(measured), None) => Some(Box::new(measured)),

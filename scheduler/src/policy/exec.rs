@@ -119,6 +119,7 @@ impl Exec {
                 sharing: view.sharing.clone(),
                 jobs_per_device: view.jobs_per_device,
                 placement: view.placement,
+                suspension: view.suspension,
                 nodes: nodes(view.topology),
                 history: view.known.history.to_vec(),
             }),

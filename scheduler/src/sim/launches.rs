@@ -5,6 +5,7 @@ use schema::{
     decision::{DeviceId, Happened, JobId, Settled, Share},
     plan::Plan,
     rows::ErrorKind,
+    suspension::Suspension,
     units::Nanos,
 };
 
@@ -86,7 +87,7 @@ impl Sim<'_> {
             LaunchPhase::Waiting { .. }
             | LaunchPhase::Switching { to: Settled::Running, .. }
             | LaunchPhase::Paused => {
-                let takes = self.cost_of_stopping(id, checkpoint)?;
+                let takes = self.cost_of_return(id, checkpoint)? + self.cost_of_stopping(id, checkpoint)?;
                 let takes = self.ordered(id, Settled::Stopped).unwrap_or(takes);
                 self.will_leave(id);
                 self.switch(id, Settled::Stopped, checkpoint, takes);
@@ -276,6 +277,13 @@ impl Sim<'_> {
         let written =
             if checkpoint && launch.has_more() { self.cost(id, Cost::Checkpoint)? } else { Nanos::ZERO };
         Ok(written + self.cost(id, Cost::Stop)?)
+    }
+
+    /// A paused job that was moved off its device as a whole comes back to be saved.
+    fn cost_of_return(&mut self, id: JobId, checkpoint: bool) -> anyhow::Result<Nanos> {
+        let is_moved = self.settings.suspension == Suspension::CudaCheckpoint
+            && self.launch(id).phase == LaunchPhase::Paused;
+        if is_moved && checkpoint { self.cost(id, Cost::Resume) } else { Ok(Nanos::ZERO) }
     }
 
     fn will_leave(&mut self, id: JobId) {

@@ -9,6 +9,7 @@ use schema::{
     job::Job,
     manifest::{Scheduling, SwitchCostFrom},
     plan::Plan,
+    suspension::Suspension,
     units::Nanos,
 };
 use statistics::launches::log_deviation;
@@ -35,8 +36,9 @@ pub enum Cost {
     Start,
     /// The time of a start from a checkpoint, measured like [`Cost::Start`].
     Restart,
-    /// The time from the end of a step until the tensors of the job are off the device.
+    /// The time from the end of the last step until the job is suspended where it is, in the way of the run.
     Pause,
+    /// The time from the order to go on until the next step begins.
     Resume,
     Checkpoint,
     /// The time from the order to stop until the launch has ended.
@@ -58,15 +60,28 @@ impl Cost {
         }
     }
 
-    /// The parts of the cost that a calibration measures. Of the first step, only the time beyond that of other steps counts.
-    fn parts(self) -> &'static [Switch] {
-        match self {
-            Cost::Start => &[Switch::Start, Switch::FirstStep],
-            Cost::Restart => &[Switch::Start, Switch::Restore, Switch::FirstStep],
-            Cost::Pause => &[Switch::Pause],
-            Cost::Resume => &[Switch::Resume],
-            Cost::Checkpoint => &[Switch::Checkpoint],
-            Cost::Stop => &[Switch::Stop],
+    /// The parts of the cost that a calibration measures, for jobs that are suspended in this way, and those of older calibrations, which
+    /// count from worker to worker and not what the harness waits for. Of the first step, only the time beyond that of other steps counts.
+    fn parts(self, suspension: Suspension) -> &'static [&'static [Switch]] {
+        match (self, suspension) {
+            (Cost::Start, _) => &[&[Switch::Start, Switch::FirstStep]],
+            (Cost::Restart, _) => &[&[Switch::Start, Switch::Restore, Switch::FirstStep]],
+            (Cost::Pause, Suspension::StepGate) => &[&[Switch::Hold]],
+            (Cost::Pause, Suspension::Pause | Suspension::Checkpoint) => {
+                &[&[Switch::Hold, Switch::PauseAnswer], &[Switch::Pause]]
+            }
+            (Cost::Pause, Suspension::CudaCheckpoint) => {
+                &[&[Switch::Hold, Switch::CudaLock, Switch::CudaCheckpoint]]
+            }
+            (Cost::Resume, Suspension::StepGate) => &[&[Switch::Release]],
+            (Cost::Resume, Suspension::Pause | Suspension::Checkpoint) => {
+                &[&[Switch::ResumeAnswer, Switch::Release], &[Switch::Resume]]
+            }
+            (Cost::Resume, Suspension::CudaCheckpoint) => {
+                &[&[Switch::CudaRestore, Switch::CudaUnlock, Switch::Release]]
+            }
+            (Cost::Checkpoint, _) => &[&[Switch::CheckpointAnswer], &[Switch::Checkpoint]],
+            (Cost::Stop, _) => &[&[Switch::Stop]],
         }
     }
 }
@@ -76,6 +91,7 @@ impl Cost {
 pub struct Measured {
     of: BTreeMap<String, Vec<Restarts>>,
     works_on: Nanos,
+    suspension: Suspension,
 }
 
 /// The measurements of one job.
@@ -106,6 +122,12 @@ impl Measured {
             measured.add(row).with_context(|| format!("restart of {}: {}", row.job, row.part))?;
         }
         Ok(measured)
+    }
+
+    /// Sets how jobs are suspended, which is by `pause` otherwise.
+    pub fn suspended_by(mut self, suspension: Suspension) -> Measured {
+        self.suspension = suspension;
+        self
     }
 
     fn add(&mut self, row: &RestartRow) -> anyhow::Result<()> {
@@ -142,8 +164,9 @@ impl SwitchCosts for Measured {
         luck: &mut dyn FnMut() -> f64,
     ) -> Option<Nanos> {
         let measured = &self.closest(job, devices)?.parts;
+        let is_measured = |parts: &&&[Switch]| parts.iter().all(|part| measured.contains_key(part));
         let mut ns = 0.0;
-        for part in of.parts() {
+        for part in *of.parts(self.suspension).iter().find(is_measured)? {
             let PartCost { ns: middle, log_deviation } = measured.get(part)?;
             ns += middle * (log_deviation * luck()).exp();
             if *part == Switch::FirstStep {

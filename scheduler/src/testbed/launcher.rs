@@ -22,7 +22,7 @@ pub trait Launcher {
     /// Returns the reason why there is no launch.
     fn start(&mut self, start: &StartRequest) -> Result<Member, String>;
 
-    /// Holds a launch at the end of a step and takes its tensors off the device. Then it has settled.
+    /// Suspends a launch at the end of a step, in the way of the run. Then it has settled.
     ///
     /// # Errors
     /// Returns the reason why it cannot be held. It trains on.

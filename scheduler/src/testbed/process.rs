@@ -14,6 +14,7 @@ mod memory;
 mod request;
 mod skipping;
 mod stall;
+mod suspend;
 mod throttle;
 mod turns;
 mod updates;
@@ -38,14 +39,15 @@ use schema::{
     manifest::Manifest,
     run_dir::{RunDir, RunError},
     sharing::Sharing,
+    suspension::Suspension,
     units::Nanos,
-    wire::Command,
 };
 
 pub use self::{host_cores::HostCores, launch::WORK_LEFT};
 use self::{
     launch::{LaunchState, TESTBED_AHEAD},
     stall::Stall,
+    suspend::ProcessMemory,
     throttle::Throttle,
 };
 use super::{
@@ -69,6 +71,8 @@ pub struct TestbedSetup {
     pub asked: Vec<JobRequest>,
     /// How launches share a device.
     pub sharing: Sharing,
+    /// How launches are suspended.
+    pub suspension: Suspension,
     /// The interval between checkpoints of a launch.
     pub checkpoint_every: Option<Nanos>,
     /// Whether the times of steps are kept, for a launcher that skips some.
@@ -137,15 +141,21 @@ impl ProcessLauncher {
     pub fn close(mut self) -> Result<SamplerCost, SamplerError> {
         let left: Vec<Member> =
             self.launches.iter().filter(|(_, launch)| !launch.is_over).map(|(member, _)| *member).collect();
-        for member in left {
-            if !self.launches[&member].is_leaving && self.stop(member, true).is_err() {
-                // What cannot be saved goes on from its last checkpoint, if it has one.
-                let _ = self.stop(member, false);
+        // Launches whose memory was moved to the host need room on their devices to be saved, and come last.
+        let (moved, others): (Vec<Member>, Vec<Member>) =
+            left.into_iter().partition(|member| self.launches[member].is_moved());
+        for members in [others, moved] {
+            for &member in &members {
+                if !self.launches[&member].is_leaving && self.stop(member, true).is_err() {
+                    // What cannot be saved goes on from its last checkpoint, if it has one.
+                    let _ = self.stop(member, false);
+                }
             }
-        }
-        while self.launches.values().any(|launch| !launch.is_over) {
-            if let Some(event) = self.watch().next(None) {
-                self.receive(event);
+            while members.iter().any(|member| !self.launches[member].is_over) {
+                let until = self.follow_programs();
+                if let Some(event) = self.watch().next(until) {
+                    self.receive(event);
+                }
             }
         }
         let TestbedSetup { rig, sampler, .. } = self.setup;
@@ -164,6 +174,7 @@ impl ProcessLauncher {
     fn wait(&mut self, deadline: Option<Nanos>) -> Result<Option<Happened>, ClusterError> {
         loop {
             self.take_turns();
+            let programs = self.follow_programs();
             if let Some(error) = self.broken.take() {
                 return Err(ClusterError::Other(error.into()));
             }
@@ -177,7 +188,8 @@ impl ProcessLauncher {
                 continue;
             }
             self.save_what_is_due();
-            let until = [deadline, self.supply_throttled(), self.look_at_turns()].into_iter().flatten().min();
+            let until = [deadline, programs, self.supply_throttled(), self.look_for_rests()];
+            let until = until.into_iter().flatten().min();
             match self.watch().next(until) {
                 Some(event) => self.receive(event),
                 None if deadline.is_some_and(|deadline| deadline <= Nanos::monotonic_now()) => {
@@ -223,29 +235,11 @@ impl Launcher for ProcessLauncher {
     }
 
     fn pause(&mut self, launch: Member) -> Result<(), String> {
-        let Some(of) = self.launches.get_mut(&launch) else { return Err("there is no such launch".into()) };
-        if !of.is_command {
-            of.is_held = true;
-            self.command(launch, Command::Pause {});
-            return Ok(());
-        }
-        of.obeys_grants()?;
-        of.is_held = true;
-        if of.rests_as_asked() {
-            self.settled(launch, Settled::Paused);
-        }
-        Ok(())
+        self.suspend(launch)
     }
 
     fn resume(&mut self, launch: Member) {
-        let Some(of) = self.launches.get_mut(&launch) else { return };
-        if of.is_command {
-            of.is_held = false;
-            self.settled(launch, Settled::Running);
-            self.supply(launch);
-        } else {
-            self.command(launch, Command::Resume {});
-        }
+        self.go_on(launch);
     }
 
     fn stop(&mut self, launch: Member, checkpoint: bool) -> Result<(), String> {
@@ -255,12 +249,16 @@ impl Launcher for ProcessLauncher {
             return Err(format!("it takes no checkpoint: {why}"));
         }
         let Some(of) = self.launches.get_mut(&launch) else { return Ok(()) };
-        of.is_leaving = true;
+        (of.is_leaving, of.is_coming_to_rest) = (true, false);
         if is_worth_it {
-            self.save(launch);
+            if !self.bring_back_to_save(launch) {
+                self.save(launch);
+            }
         } else {
-            // Before it is ready nothing is lost, and to wait for that may take long.
-            let leave = if of.is_training { Leave::AtBoundary } else { Leave::Now };
+            // Before it is ready nothing is lost, and to wait for that may take long. A process that is locked cannot end by itself.
+            let is_free = of.is_training && !of.is_moved();
+            let leave = if is_free { Leave::AtBoundary } else { Leave::Now };
+            of.memory = ProcessMemory::OnDevice;
             self.setup.rig.remove(launch, leave);
         }
         Ok(())

@@ -23,6 +23,7 @@ mod run;
 mod searches;
 mod sim;
 mod suggest;
+mod suspend;
 mod trace;
 mod within_rows;
 

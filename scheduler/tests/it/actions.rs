@@ -66,6 +66,15 @@ fn run(
     jobs: &[JobRequest],
     script: Vec<(Happened, Vec<Action>)>,
 ) -> (Vec<Turn>, Vec<Outcome>, Result<(), ClusterError>) {
+    run_with(jobs, script, Settings::default())
+}
+
+/// See [`run`].
+pub(crate) fn run_with(
+    jobs: &[JobRequest],
+    script: Vec<(Happened, Vec<Action>)>,
+    settings: Settings,
+) -> (Vec<Turn>, Vec<Outcome>, Result<(), ClusterError>) {
     let node = |name: &str, kind: &str, devices| {
         (name.to_owned(), kind.to_owned(), vec![schema::device::Device::Cuda(0); devices])
     };
@@ -73,7 +82,7 @@ fn run(
     let (events, actions) = script.into_iter().unzip();
     let mut cluster = Scripted { now: Nanos::ZERO, events };
     let model = Own { slowdown: 1.0 };
-    let mut engine = Engine::new(&topology, jobs, &model, Settings::default());
+    let mut engine = Engine::new(&topology, jobs, &model, settings);
     let mut turns = Vec::new();
     let ended = engine::run(&mut engine, &mut cluster, &mut Script(actions), &mut turns);
     (turns, engine.outcomes(), ended.map(drop))

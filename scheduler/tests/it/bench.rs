@@ -23,6 +23,7 @@ use schema::{
     rows::Appender,
     run_dir::RunDir,
     sharing::Sharing,
+    suspension::Suspension,
     trace::Class,
     units::Nanos,
 };
@@ -69,13 +70,23 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// A testbed with these devices and these readers, which are shared in this mode.
+    /// A testbed with these devices and these readers, which are shared in this mode. Jobs are suspended by `pause`.
     pub(crate) fn new(
         jobs: &[Wanted],
         checkpoint_every: Option<Duration>,
         devices: Vec<Device>,
         readers: Vec<Box<dyn DeviceReader>>,
         sharing: &str,
+    ) -> Stage {
+        Stage::suspending(jobs, checkpoint_every, (devices, readers), sharing, Suspension::Pause)
+    }
+
+    fn suspending(
+        jobs: &[Wanted],
+        checkpoint_every: Option<Duration>,
+        (devices, readers): (Vec<Device>, Vec<Box<dyn DeviceReader>>),
+        sharing: &str,
+        suspension: Suspension,
     ) -> Stage {
         let folder = tempfile::tempdir().unwrap();
         let mut catalog = Catalog::embedded();
@@ -97,6 +108,7 @@ impl Stage {
             devices,
             asked: asked(jobs),
             sharing: sharing.parse().unwrap(),
+            suspension,
             checkpoint_every: checkpoint_every.map(Nanos::from),
             keeps_steps: false,
             checkpoints: Checkpoints::open(&run, jobs.len() as u32).unwrap(),
@@ -128,6 +140,16 @@ impl Bench {
     /// Devices that jobs share in this mode.
     pub(crate) fn sharing(jobs: &[Wanted], sharing: &str, devices: Vec<Device>) -> Bench {
         Bench::of(jobs, Stage::new(jobs, None, devices, Vec::new(), sharing))
+    }
+
+    /// Two sets of cores, on which jobs are suspended in this way.
+    pub(crate) fn suspending(
+        jobs: &[Wanted],
+        checkpoint_every: Option<Duration>,
+        suspension: Suspension,
+    ) -> Bench {
+        let pool = (vec![Device::AllCores; 2], Vec::new());
+        Bench::of(jobs, Stage::suspending(jobs, checkpoint_every, pool, "time-slice", suspension))
     }
 
     fn of(jobs: &[Wanted], stage: Stage) -> Bench {

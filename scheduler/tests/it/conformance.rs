@@ -21,6 +21,7 @@ use scheduler::{
 use schema::{
     decision::{Action, DeviceId, Happened, Turn},
     rows::{ErrorKind, Outcome, Status},
+    suspension::Suspension,
 };
 
 use crate::{
@@ -155,6 +156,7 @@ fn check(run: &RandomRun, seed: u64, seen: &mut Seen, build: &dyn Fn() -> Box<dy
     let mut scripted = Scripted::new(&run.topology, &run.jobs, &truth, &Costs);
     scripted.checkpoint_every = run.settings.checkpoint_every;
     scripted.sharing = run.settings.sharing.clone();
+    scripted.suspension = run.settings.suspension;
     for (at, happened) in events(&simulated.0) {
         match *happened {
             Happened::Failed { job, kind: ErrorKind::Crashed, .. } => scripted.crashes.push_back((at, job)),
@@ -290,14 +292,39 @@ fn every_policy_decides_the_same_on_a_testbed_as_on_a_simulated_cluster() {
 #[test]
 fn whatever_is_asked_for_is_the_same_on_a_testbed_as_on_a_simulated_cluster() {
     let mut seen = Seen::default();
-    for seed in SEEDS {
+    for seed in SEEDS.start..2 * SEEDS.end {
         let mut run = RandomRun::new(seed);
+        let suspension = match seed {
+            // Jobs of half of the runs are suspended in the usual way.
+            seed if SEEDS.contains(&seed) => Suspension::Pause,
+            _ => Suspension::ALL[seed as usize % Suspension::ALL.len()],
+        };
+        (run.settings.suspension, run.engine.suspension) = (suspension, suspension);
         // Devices are lost only here, because other policies let jobs wait for ever for what does not come back.
         if seed % 2 == 0 {
             run.settings.faults.device_mtbf_ns = Some(400e9);
             run.settings.faults.device_repair_ns = f64::MAX;
         }
-        check(&run, seed, &mut seen, &|| Box::new(Restless::new(seed)));
+        let turns = check(&run, seed, &mut seen, &|| Box::new(Restless::new(seed)));
+        for refused in turns.iter().flat_map(|turn| &turn.refused) {
+            for (what, why) in [
+                ("pauses of jobs that are stopped", "and not by a pause"),
+                ("pauses of several processes", "cuda-checkpoint moves the memory of one process"),
+                ("checkpoints off the device", "and it is saved from its devices"),
+            ] {
+                seen.add(what, usize::from(refused.why.contains(why)));
+            }
+        }
+        for (_, happened) in events(&turns) {
+            let is_paused = matches!(happened, Happened::Settled { now: Settled::Paused, .. });
+            let of_way = match suspension {
+                Suspension::Pause => "paused by pause",
+                Suspension::StepGate => "paused by step-gate",
+                Suspension::Checkpoint => "paused by checkpoint",
+                Suspension::CudaCheckpoint => "paused by cuda-checkpoint",
+            };
+            seen.add(of_way, usize::from(is_paused));
+        }
     }
     seen.assert(&[
         ("starts", 1_300),
@@ -322,5 +349,12 @@ fn whatever_is_asked_for_is_the_same_on_a_testbed_as_on_a_simulated_cluster() {
         ("failures with a checkpoint", 110),
         ("steps lost", 240),
         ("questions with neighbours", 380),
+        ("paused by pause", 300),
+        ("paused by step-gate", 60),
+        ("paused by cuda-checkpoint", 30),
+        ("pauses of jobs that are stopped", 30),
+        ("pauses of several processes", 10),
+        ("checkpoints off the device", 1),
     ]);
+    assert_eq!(seen.0["paused by checkpoint"], 0);
 }

@@ -31,6 +31,7 @@ mod scripted;
 mod scripts;
 mod slow;
 mod support;
+mod suspension;
 mod switches;
 mod synergy;
 mod testbed;

@@ -18,7 +18,7 @@ use scheduler::{
     testbed::launcher::{Launcher, StartRequest},
     topology::Topology,
 };
-use schema::{plan::Plan, sharing::Sharing, units::Nanos};
+use schema::{plan::Plan, sharing::Sharing, suspension::Suspension, units::Nanos};
 
 use self::skipping::Timed;
 
@@ -31,6 +31,7 @@ pub(crate) struct Scripted<'a> {
     pub(crate) truth: &'a dyn Throughput,
     pub(crate) costs: &'a dyn SwitchCosts,
     pub(crate) sharing: Sharing,
+    pub(crate) suspension: Suspension,
     now: Nanos,
     launches: Vec<ScriptedLaunch>,
     saved: BTreeMap<JobId, u64>,
@@ -124,6 +125,7 @@ impl<'a> Scripted<'a> {
             truth,
             costs,
             sharing: Sharing::TIME_SLICE,
+            suspension: Suspension::default(),
             now,
             launches,
             saved,
@@ -298,6 +300,11 @@ impl Launcher for Scripted<'_> {
         match of.doing {
             Doing::Trains => self.leave(launch, then),
             Doing::Leaves { after, .. } => self.launch(launch).doing = Doing::Leaves { after, then },
+            // It comes back to its device to be saved.
+            Doing::Rests if checkpoint && self.suspension == Suspension::CudaCheckpoint => {
+                let takes = self.cost(of, Cost::Resume) + self.cost_of_going(of, checkpoint);
+                self.switch(launch, takes, then);
+            }
             _ => self.switch(launch, self.cost_of_going(of, checkpoint), then),
         }
         Ok(())

@@ -17,6 +17,7 @@ use schema::{
     decision::{Happened, Turn},
     plan::Plan,
     rows::Status,
+    suspension::Suspension,
     units::Nanos,
 };
 
@@ -323,6 +324,10 @@ fn a_calibration_has_all_that_a_simulation_asks_for() {
     // Start 175 ms and restore 4 ms; the first step takes 66 ms and another 32 ms.
     let expected = [208.0, 213.0, 2.0, 0.0, 8.0, 52.0].map(Some);
     assert_eq!(Cost::ALL.map(ms), expected);
+    // It is from before the cost of holding a job was measured.
+    let held = costs.clone().suspended_by(Suspension::StepGate);
+    let is_known = |of| held.cost(&job, 1, of, &mut || 0.0).is_some();
+    assert_eq!(Cost::ALL.map(is_known), [true, true, false, false, true, true]);
 
     let topology = Topology::uniform(1, 1, "GPU");
     let mut jobs = [asked(0, 0, 1, 8, SECOND)];

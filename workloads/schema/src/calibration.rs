@@ -3,6 +3,8 @@
 //! The file holds plain rows. Each number comes with its 95 % interval over the `repeats` of its row
 //! ([`Measured`]). A quantity that could not be measured has a row in `not_measured` instead.
 
+mod suspend;
+
 use std::{fmt::Display, path::Path};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
@@ -14,6 +16,8 @@ use crate::{
     run_dir::{RunError, read_toml, replace, to_toml},
     spec::Collectives,
 };
+
+pub use self::suspend::{SuspendCost, SuspendRow};
 
 /// One calibration of one machine. It contains no name of a host or a user.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -42,6 +46,8 @@ pub struct Calibration {
     pub all_reduce: Vec<AllReduceRow>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub restart: Vec<RestartRow>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub suspend: Vec<SuspendRow>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_measured: Vec<NotMeasured>,
 }
@@ -185,8 +191,28 @@ pub struct AllReduceRow {
 }
 
 words! {
-    /// The steps of preempting a job and starting it again, in the order in which they are done.
+    /// The steps of suspending a job and of preempting it and starting it again, in the order in which they are done. Older
+    /// calibrations lack the first nine.
     Switch {
+        /// From the order that lets a job at rest go on to the beginning of its next step.
+        Release = "release",
+        /// From the end of the last step that a job may do until the harness has seen that it rests.
+        Hold = "hold",
+        /// The action `lock` of `cuda-checkpoint`: calls of CUDA are blocked, and work on the device ends. As for the following three,
+        /// the time of the program from its start to its end.
+        CudaLock = "cuda-lock",
+        /// The action `checkpoint`: the memory of the device moves to that of the host.
+        CudaCheckpoint = "cuda-checkpoint",
+        /// The action `restore`: the memory moves back.
+        CudaRestore = "cuda-restore",
+        /// The action `unlock`.
+        CudaUnlock = "cuda-unlock",
+        /// From the order to move the data of a job at rest to host memory until the harness has the answers of all ranks.
+        PauseAnswer = "pause-answer",
+        /// The same for the order to move the data back.
+        ResumeAnswer = "resume-answer",
+        /// The same for the order to write a checkpoint.
+        CheckpointAnswer = "checkpoint-answer",
         /// All data on the device moves to host memory, by the worker's own clock.
         Pause = "pause",
         /// The data moves back.
@@ -240,7 +266,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::FORMAT;
+    use crate::{FORMAT, suspension::Suspension};
 
     /// One row of each kind.
     fn example() -> Calibration {
@@ -291,6 +317,7 @@ mod tests {
                 bytes: Some(30_000_000),
                 repeats: 5,
             }],
+            suspend: Vec::new(),
             not_measured: vec![NotMeasured {
                 what: "resnet50@b64@tp2@on=cpu:0,cpu:1".into(),
                 status: Status::Unsupported,
@@ -344,7 +371,7 @@ mod tests {
             (
                 "part = \"checkpoint\"",
                 "part = \"restart\"",
-                "'restart' is not one of: pause, resume, checkpoint",
+                "'restart' is not one of: release, hold, cuda-lock",
             ),
         ] {
             std::fs::write(&path, text.replace(from, to)).unwrap();
@@ -361,6 +388,7 @@ mod tests {
             ratio in 0.1..10.0f64,
             part in prop::sample::select(Switch::ALL),
             keep in prop::collection::vec(any::<bool>(), 6),
+            suspension in prop::sample::select(Suspension::ALL),
         ) {
             let mut calibration = example();
             calibration.git_revision = Some(text.clone());
@@ -370,6 +398,21 @@ mod tests {
             calibration.memory[0].bytes_per_s.ci_hi = calibration.memory[0].bytes_per_s.value.max(number);
             calibration.restart[0].part = part;
             calibration.restart[0].bytes = keep[1].then_some(number);
+            let measured = calibration.restart[0].ns;
+            let cost = SuspendCost {
+                suspend_ns: measured,
+                resume_ns: measured,
+                both_ns: measured,
+                bytes: calibration.restart[0].bytes,
+                repeats: 5,
+            };
+            calibration.suspend.push(SuspendRow {
+                job: text.clone(),
+                devices: vec![Device::Cuda(0)],
+                suspension,
+                cost: keep[2].then_some(cost),
+                why_not: keep[3].then(|| text.clone()),
+            });
             calibration.not_measured[0].reason = text;
             calibration.spin.truncate(usize::from(keep[2]));
             calibration.copy.truncate(usize::from(keep[3]));

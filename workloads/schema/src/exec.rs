@@ -12,6 +12,7 @@ use crate::{
     plan::Plan,
     rows::{ErrorKind, words},
     sharing::Sharing,
+    suspension::Suspension,
     trace::Class,
     units::Nanos,
 };
@@ -60,6 +61,8 @@ pub struct Begin {
     pub jobs_per_device: u32,
     /// Where the program is to place jobs. It is not checked.
     pub placement: Placement,
+    /// How the program is to suspend jobs: with a pause, or with a stop and a start.
+    pub suspension: Suspension,
     pub nodes: Vec<ShownNode>,
     /// The jobs of an earlier run, if the user has named one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -241,7 +244,7 @@ mod tests {
 
     /// A sample line, because a change of it breaks users' programs.
     const LINE: &str = concat!(
-        r#"{"turn":0,"now_ns":5,"begin":{"protocol":2,"sharing":"time-slice","jobs_per_device":2,"placement":"spread","nodes":[{"name":"n0","device_type":"GPU","#,
+        r#"{"turn":0,"now_ns":5,"begin":{"protocol":2,"sharing":"time-slice","jobs_per_device":2,"placement":"spread","suspension":"pause","nodes":[{"name":"n0","device_type":"GPU","#,
         r#""devices":[0,1]}],"history":[{"name":"b","user":"u","vc":"v","recurring_job":null,"workload":"gpt2","global_batch":8,"#,
         r#""plan":"dp2","devices":2,"submit_utc":"2020-08-01T08:00:00Z","duration_ns":7}]},"jobs":[{"job":3,"name":"a","arrival_ns":5,"workload":"gpt2","global_batch":8,"#,
         r#""plan":"dp2","devices":2,"device_type":"GPU","cpus":4,"elastic":true,"min_devices":1,"max_devices":null,"#,

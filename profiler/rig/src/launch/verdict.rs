@@ -155,6 +155,7 @@ fn advice(kind: ErrorKind, speaks: bool) -> &'static str {
         }
         ErrorKind::DiskFull => "make space, and continue the run with --resume",
         ErrorKind::TooShort => "give it more time",
+        ErrorKind::Suspension => "name another way with --suspend",
         ErrorKind::Interrupted => "continue the run with --resume",
     }
 }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use cli::table;
 use jobs::machine;
-use rig::{Exit, device, output, programs};
+use rig::{Exit, cuda_checkpoint, device, output, programs};
 use schema::{
     device::Device,
     rows::{self, DoctorRow, Health},
@@ -144,6 +144,12 @@ fn examine() -> anyhow::Result<Vec<DoctorRow>> {
     }
     for device in &found.devices {
         describe(&mut say, device);
+    }
+    let is_usable = |device: &&Device| matches!(device, Device::Cuda(_)) && device::open(device).is_ok();
+    let gpus: Vec<Device> = found.devices.iter().filter(is_usable).cloned().collect();
+    match cuda_checkpoint::check(&gpus) {
+        Ok(()) => say(cuda_checkpoint::PROGRAM, Health::Ok, "can move a job off its GPU and back".into()),
+        Err(why) => say(cuda_checkpoint::PROGRAM, Health::Lacks, why),
     }
     siblings(&mut say)?;
     say("supervision", Health::Ok, supervision().into());

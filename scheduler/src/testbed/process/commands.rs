@@ -72,6 +72,7 @@ impl ProcessLauncher {
                 return;
             }
         }
+        self.suspend_what_rests(member);
         self.supply(member);
     }
 

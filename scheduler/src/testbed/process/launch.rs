@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use rig::{Rests, pace::Pace};
+use rig::{Rests, cuda_checkpoint::PROGRAM, pace::Pace};
 use schema::{
     device::Device,
     rows::ErrorKind,
@@ -17,6 +17,7 @@ use super::{
         launcher::{StartRequest, came_short},
     },
     mean_loss::MeanLoss,
+    suspend::ProcessMemory,
     throttle::Throttle,
 };
 use crate::cluster::{DeviceId, Happened, JobId, Settled};
@@ -68,6 +69,10 @@ pub(super) struct LaunchState {
     pub(super) is_training: bool,
     /// Nothing is granted to it: it is paused, or shall be.
     pub(super) is_held: bool,
+    /// Whether its suspension goes on when it rests.
+    pub(super) is_coming_to_rest: bool,
+    /// Where its memory is, if `cuda-checkpoint` moves it.
+    pub(super) memory: ProcessMemory,
     pub(super) is_leaving: bool,
     pub(super) is_over: bool,
     /// Its job has finished.
@@ -89,6 +94,8 @@ pub(super) struct LaunchState {
     pub(super) look_at: Nanos,
     /// Its processes.
     pub(super) pids: Vec<u32>,
+    /// The process of its first rank that trains. A command may have started it through another program.
+    trainer: Option<u32>,
     /// When it is to be saved the next time.
     pub(super) save_at: Option<Nanos>,
     saves: u32,
@@ -127,6 +134,8 @@ impl LaunchState {
             ready: 0,
             is_training: false,
             is_held: false,
+            is_coming_to_rest: false,
+            memory: ProcessMemory::OnDevice,
             is_leaving: false,
             is_over: false,
             has_finished: false,
@@ -142,6 +151,7 @@ impl LaunchState {
             look: if is_command { LOOK_EVERY } else { LOOK_AT_FIRST },
             look_at: Nanos::ZERO,
             pids: Vec::new(),
+            trainer: None,
             save_at: None,
             saves: 0,
             failure: None,
@@ -189,6 +199,7 @@ impl LaunchState {
     pub(super) fn hear(&mut self, rank: u32, at: Nanos, event: &Event) {
         self.rests.hear(rank, event);
         match event {
+            Event::Hello(hello) if rank == 0 => self.trainer = Some(hello.pid),
             Event::Step(_) => {
                 self.last_step_at = at;
                 if rank == 0 {
@@ -305,9 +316,26 @@ impl LaunchState {
         }
     }
 
-    /// Whether a command that shall rest does.
-    pub(super) fn rests_as_asked(&self) -> bool {
-        self.is_held && self.rests()
+    /// Whether it rests, after all that it was granted and told to do.
+    pub(super) fn has_come_to_rest(&self) -> bool {
+        !self.has_said_last_word && self.commands.is_empty() && self.rests()
+    }
+
+    /// Whether its memory is not on its device as a whole.
+    pub(super) fn is_moved(&self) -> bool {
+        !matches!(self.memory, ProcessMemory::OnDevice)
+    }
+
+    /// Its only process that trains.
+    ///
+    /// # Errors
+    /// Fails if several processes train.
+    pub(super) fn only_process(&self) -> Result<u32, String> {
+        let processes = self.ranks.max(self.of_ranks.len());
+        match self.trainer.or(self.pids.first().copied()) {
+            Some(pid) if processes == 1 => Ok(pid),
+            _ => Err(format!("{PROGRAM} moves the memory of one process, and {processes} train")),
+        }
     }
 
     /// A rank has answered the first command. Returns that command, with the reason of a refusal, when all ranks have answered.

@@ -2,7 +2,7 @@
 //! formulas and known footprints count.
 
 use jobs::plans::{self, CUDA_CONTEXT_BYTES, Effort, Judgement};
-use schema::{device::Device, manifest::Cell, units::HumanBytes};
+use schema::{device::Device, manifest::Cell, suspension::Suspension, units::HumanBytes};
 
 use super::{super::launcher::StartRequest, ProcessLauncher, launch::LaunchState};
 use crate::cluster::{DeviceId, JobId};
@@ -41,18 +41,15 @@ impl ProcessLauncher {
     fn check_beside(&mut self, id: DeviceId, device: &Device, bytes: Option<u64>) -> Result<(), String> {
         let context = if let Device::Cuda(_) = device { CUDA_CONTEXT_BYTES } else { 0 };
         let Some(bytes) = bytes else { return Ok(()) };
-        let stays = |launch: &&LaunchState| {
-            launch.devices.contains(&id)
-                && !launch.is_over
-                && !launch.is_leaving
-                && !self.has_freed(launch, device)
+        let stays =
+            |launch: &&LaunchState| launch.devices.contains(&id) && !launch.is_over && !launch.is_leaving;
+        let held = |launch: &LaunchState| match self.has_freed(launch, device) {
+            false => Some(launch.memory_bytes? + context),
+            // The process and its context stay.
+            true if self.setup.suspension == Suspension::Pause => Some(context),
+            true => None,
         };
-        let others: u64 = self
-            .launches
-            .values()
-            .filter(stays)
-            .filter_map(|launch| Some(launch.memory_bytes? + context))
-            .sum();
+        let others: u64 = self.launches.values().filter(stays).filter_map(held).sum();
         let needed = bytes + context + others;
         match self.setup.estimates.capacity(device) {
             Some(capacity) if others > 0 && needed > capacity => Err(format!(
@@ -64,9 +61,9 @@ impl ProcessLauncher {
         }
     }
 
-    /// Whether a launch is held with its tensors off the device.
+    /// Whether a launch is held and its tensors are off the device.
     fn has_freed(&self, launch: &LaunchState, device: &Device) -> bool {
         let asked = self.setup.asked.get(launch.job.0 as usize);
-        launch.is_held && asked.is_some_and(|asked| asked.pausing.frees(device))
+        launch.is_held && asked.is_some_and(|asked| asked.pausing.frees(device, self.setup.suspension))
     }
 }

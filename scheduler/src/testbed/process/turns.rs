@@ -3,6 +3,8 @@
 //! A launch takes part from the time at which it is ready to that at which it is to leave, and not while it is paused or saved. It is
 //! granted steps as if it were alone while no other takes part, or still runs, on its devices. A launch that is silent during its turn
 //! is ended by the rig, so that the others go on.
+//!
+//! The events of a launch for whose rest others wait, because it has a turn or is to be held, are read more often.
 
 use rig::pace::SHORTEST_LOOK;
 use schema::units::Nanos;
@@ -45,13 +47,14 @@ impl ProcessLauncher {
 
     /// Reads the events of a launch for whose rest others wait more often towards the expected end of its grant. Returns when to
     /// call this again.
-    pub(super) fn look_at_turns(&mut self) -> Option<Nanos> {
-        let turns = self.turns.as_ref()?;
+    pub(super) fn look_for_rests(&mut self) -> Option<Nanos> {
+        let turns = self.turns.as_ref();
         let now = Nanos::monotonic_now();
         let mut again = None;
         for (&member, launch) in self.launches.iter_mut().filter(|(_, launch)| launch.done() > 0) {
             let before = launch.look;
-            if launch.is_over || launch.rests() || !turns.contends(member) {
+            let others_wait = launch.is_coming_to_rest || turns.is_some_and(|turns| turns.contends(member));
+            if launch.is_over || launch.rests() || !others_wait {
                 (launch.look, launch.look_at) = (LOOK_EVERY, now);
             } else {
                 if launch.look_at <= now {

@@ -51,24 +51,23 @@ impl ProcessLauncher {
                 self.end_what_is_done(member);
                 self.supply(member);
             }
-            Event::Held { index } if launch.is_command => {
-                launch.has_done(rank, index);
-                if rank == 0 && launch.rests_as_asked() {
-                    self.settled(member, Settled::Paused);
+            Event::Held { index } => {
+                let is_command = launch.is_command;
+                if is_command {
+                    launch.has_done(rank, index);
                 }
-                self.end_what_is_done(member);
-                self.supply(member);
+                self.suspend_what_rests(member);
+                if is_command {
+                    self.end_what_is_done(member);
+                    self.supply(member);
+                }
             }
             Event::Finished { steps, .. } if launch.is_command => launch.has_done(rank, steps),
             Event::Paused { .. } | Event::Resumed { .. } | Event::Checkpointed { .. } => {
                 self.answered(member, None)
             }
             Event::Refused { error } => self.answered(member, Some(error)),
-            Event::Hello(_)
-            | Event::Held { .. }
-            | Event::Memory(_)
-            | Event::Finished { .. }
-            | Event::Failed { .. } => {}
+            Event::Hello(_) | Event::Memory(_) | Event::Finished { .. } | Event::Failed { .. } => {}
         }
     }
 

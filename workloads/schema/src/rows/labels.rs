@@ -112,6 +112,8 @@ words! {
         Contaminated = "contaminated",
         /// The sharing mode could not be set up or kept.
         Sharing = "sharing",
+        /// The job could not be moved off its device or back, and its process may be unusable.
+        Suspension = "suspension",
         /// The disk was full, so that records are missing.
         DiskFull = "disk-full",
         /// The launch, or an earlier one on one of its devices, did not end after SIGKILL.

@@ -1,0 +1,211 @@
+//! The ways in which jobs are suspended: what the engine refuses, and what launches with synthetic workers do.
+
+use std::time::Duration;
+
+use scheduler::{
+    cluster::{Action, Happened, JobId, Settled},
+    engine::Settings,
+};
+use schema::{
+    events::EventReader,
+    rows::{ErrorKind, Status},
+    suspension::Suspension,
+    wire::Event,
+};
+
+use crate::{
+    actions::{arrived, failed, run_with, settled},
+    bench::{Bench, Wanted},
+    policies::becomes_command,
+    scripts::start,
+    support::asked,
+};
+
+/// In the way of the run: under `step-gate` a paused job keeps its memory, and `cuda-checkpoint` takes that of commands, too.
+#[test]
+fn what_a_paused_job_keeps_depends_on_how_it_is_suspended() {
+    let mut jobs: Vec<_> = (0..2).map(|id| asked(id, 0, 1, 9, 1)).collect();
+    let pause = vec![Action::Pause { job: JobId(0) }, start(1, &[0])];
+    let mut starts_beside = |suspension, is_command: bool| {
+        jobs[0] = asked(0, 0, 1, 9, 1);
+        if is_command {
+            becomes_command(&mut jobs[0]);
+        }
+        let script = vec![
+            (arrived(0), vec![start(0, &[0])]),
+            (arrived(1), vec![start(1, &[0])]),
+            (failed(1, ErrorKind::OutOfMemory), vec![]),
+            (settled(0, Settled::Running), pause.clone()),
+        ];
+        let (turns, ..) = run_with(&jobs, script, Settings { suspension, ..Default::default() });
+        turns[3].refused.iter().map(|it| it.why.clone()).collect::<Vec<_>>()
+    };
+    let beside = ["it did not fit on a device with job-0"];
+    assert_eq!(starts_beside(Suspension::StepGate, false), beside);
+    assert_eq!(starts_beside(Suspension::StepGate, true), beside);
+    assert!(starts_beside(Suspension::Pause, false).is_empty());
+    assert_eq!(starts_beside(Suspension::Pause, true), beside);
+    assert!(starts_beside(Suspension::CudaCheckpoint, false).is_empty());
+    assert!(starts_beside(Suspension::CudaCheckpoint, true).is_empty());
+    let not_paused = "jobs of this run are suspended by a stop with a checkpoint, and not by a pause";
+    let found = starts_beside(Suspension::Checkpoint, false);
+    assert_eq!(found, [not_paused, beside[0]]);
+}
+
+#[test]
+fn cuda_checkpoint_moves_one_process_and_a_job_that_it_moved_is_saved_where_there_is_room() {
+    let jobs: Vec<_> = (0..3).map(|id| asked(id, 0, 1, 9, 1)).collect();
+    let pause = |job| vec![Action::Pause { job: JobId(job) }];
+    let stop = |checkpoint| vec![Action::Stop { job: JobId(0), checkpoint }];
+    let script = vec![
+        (arrived(0), vec![start(0, &[0])]),
+        (arrived(1), vec![]),
+        (settled(0, Settled::Running), [pause(0), vec![start(1, &[0])]].concat()),
+        (settled(0, Settled::Paused), stop(true)),
+        (settled(1, Settled::Running), pause(1)),
+        (settled(1, Settled::Paused), stop(true)),
+    ];
+    let settings = Settings { suspension: Suspension::CudaCheckpoint, ..Default::default() };
+    let (turns, ..) = run_with(&jobs, script, settings.clone());
+    let why = |turn: usize| turns[turn].refused.iter().map(|it| it.why.as_str()).collect::<Vec<_>>();
+    let needs_room =
+        "cuda-checkpoint has moved it to the host, and it is saved from its devices, which others use";
+    assert_eq!((why(3), why(5)), (vec![needs_room], vec![]));
+
+    let two = [asked(0, 0, 2, 9, 1)];
+    let script = vec![(arrived(0), vec![start(0, &[0, 1])]), (settled(0, Settled::Running), pause(0))];
+    let (turns, ..) = run_with(&two, script, settings);
+    assert_eq!(turns[1].refused[0].why, "cuda-checkpoint moves the memory of one process, and it has 2");
+}
+
+#[test]
+fn a_job_whose_suspension_failed_is_not_started_again() {
+    let script = vec![
+        (arrived(0), vec![start(0, &[0])]),
+        (settled(0, Settled::Running), vec![]),
+        (failed(0, ErrorKind::Suspension), vec![start(0, &[0])]),
+    ];
+    let (turns, outcomes, _) = run_with(&[asked(0, 0, 1, 9, 1)], script, Settings::default());
+    assert!(turns.len() == 3 && outcomes[0].retries == 0, "{outcomes:?}");
+    assert_eq!((outcomes[0].status, outcomes[0].err), (Status::Failed, Some(ErrorKind::Suspension)));
+}
+
+/// The events of a rank of a launch.
+fn said(bench: &Bench, launch: &str, rank: u32) -> Vec<Event> {
+    let mut lines = Vec::new();
+    EventReader::open(&bench.run.events_path(launch, rank), rank).unwrap().poll(&mut lines).unwrap();
+    lines.into_iter().map(|line| line.event).collect()
+}
+
+fn steps_said(bench: &Bench, launch: &str) -> u64 {
+    said(bench, launch, 0).iter().filter(|event| matches!(event, Event::Step(_))).count() as u64
+}
+
+#[test]
+fn a_job_is_held_at_a_step_and_told_nothing() {
+    let jobs = [Wanted::Training("short", 1_500), Wanted::Training("short", 20)];
+    let mut bench = Bench::suspending(&jobs, None, Suspension::StepGate);
+    bench.start(0, &[0, 1], "dp2");
+    bench.until_settled(0, Settled::Running);
+    bench.pause(0);
+    // It waits until both ranks rest.
+    bench.start(1, &[1], "dp1");
+    let held = bench.until_settled(0, Settled::Paused);
+    assert!((1..1_500).contains(&held), "it did what it was granted, and rests there: {held}");
+    assert_eq!(bench.until_finished(1), 20);
+    bench.wait(Duration::from_millis(200));
+    assert_eq!(steps_said(&bench, "0001-short"), held, "it does nothing meanwhile");
+    bench.resume(0);
+    assert_eq!(bench.next(), Happened::Settled { job: JobId(0), now: Settled::Running, steps: held });
+    bench.pause(0);
+    let again = bench.until_settled(0, Settled::Paused);
+    assert!(again > held, "{again}");
+    bench.resume(0);
+    assert_eq!(bench.until_finished(0), 1_500);
+    for rank in 0..2 {
+        let said = said(&bench, "0001-short", rank);
+        let was_told = |event: &Event| matches!(event, Event::Paused { .. } | Event::Resumed { .. });
+        assert!(!said.iter().any(was_told), "no command was given");
+    }
+}
+
+#[test]
+fn a_job_that_is_held_is_saved_or_ended_as_it_is() {
+    let jobs = [Wanted::Training("short", 5_000), Wanted::Training("short", 5_000)];
+    let mut bench = Bench::suspending(&jobs, None, Suspension::StepGate);
+    for job in 0..2 {
+        bench.start(job, &[job], "dp1");
+        bench.until_settled(job, Settled::Running);
+        bench.pause(job);
+    }
+    let held = bench.until_settled(1, Settled::Paused);
+    bench.stop(1, true);
+    assert_eq!(bench.until_settled(1, Settled::Stopped), held);
+    bench.start(1, &[1], "dp1");
+    assert_eq!(bench.until_settled(1, Settled::Running), held, "no step was lost");
+    // It is ended on its way to a pause.
+    bench.pause(1);
+    bench.apply(Action::End { job: JobId(1) }).unwrap();
+    bench.until_settled(1, Settled::Stopped);
+    assert_eq!(bench.run.launches().unwrap().len(), 3);
+}
+
+/// A checkpoint that is being written when a job is to be held belongs to what it does before it rests.
+#[test]
+fn a_job_that_is_being_saved_is_held_when_that_is_done() {
+    let every = Duration::from_millis(300);
+    let jobs = [Wanted::Training("short", 3_000)];
+    let mut bench = Bench::suspending(&jobs, Some(every), Suspension::StepGate);
+    bench.start(0, &[0], "dp1");
+    bench.until_settled(0, Settled::Running);
+    for _ in 0..5 {
+        bench.wait(Duration::from_millis(170));
+        bench.pause(0);
+        let held = bench.until_settled(0, Settled::Paused);
+        bench.wait(Duration::from_millis(100));
+        assert_eq!(steps_said(&bench, "0001-short"), held);
+        bench.resume(0);
+        assert_eq!(bench.until_settled(0, Settled::Running), held);
+    }
+    assert_eq!(bench.until_finished(0), 3_000);
+    let saved = said(&bench, "0001-short", 0);
+    assert!(saved.iter().any(|event| matches!(event, Event::Checkpointed { .. })), "some were written");
+}
+
+/// The harness sees the rest of a job soon, though it reads events rarely while the job trains.
+#[test]
+fn a_device_does_not_wait_long_for_the_harness() {
+    let mut bench = Bench::suspending(&[Wanted::Training("steady", 400)], None, Suspension::StepGate);
+    bench.start(0, &[0], "dp1");
+    bench.until_settled(0, Settled::Running);
+    let mut waits_ms = Vec::new();
+    for _ in 0..5 {
+        bench.wait(Duration::from_millis(150));
+        bench.pause(0);
+        bench.until_settled(0, Settled::Paused);
+        let seen = schema::units::Nanos::monotonic_now();
+        let mut lines = Vec::new();
+        let path = bench.run.events_path("0001-steady", 0);
+        EventReader::open(&path, 0).unwrap().poll(&mut lines).unwrap();
+        let step = lines.iter().rfind(|line| matches!(line.event, Event::Step(_))).expect("it does steps");
+        waits_ms.push((seen - step.mono_ns).as_secs_f64() * 1e3);
+        bench.resume(0);
+        bench.until_settled(0, Settled::Running);
+    }
+    waits_ms.sort_by(f64::total_cmp);
+    assert!(waits_ms[2] < 15.0, "reads are 100 ms apart otherwise: {waits_ms:?}");
+}
+
+#[test]
+fn jobs_that_are_stopped_with_a_checkpoint_are_not_paused() {
+    let mut bench = Bench::suspending(&[Wanted::Training("short", 900)], None, Suspension::Checkpoint);
+    bench.start(0, &[0], "dp1");
+    bench.until_settled(0, Settled::Running);
+    let why = bench.apply(Action::Pause { job: JobId(0) }).unwrap_err();
+    assert_eq!(why, "jobs of this run are stopped and not paused");
+    bench.stop(0, true);
+    let stopped = bench.until_settled(0, Settled::Stopped);
+    bench.start(0, &[0], "dp1");
+    assert_eq!(bench.until_settled(0, Settled::Running), stopped);
+    assert_eq!(bench.until_finished(0), 900);
+}
