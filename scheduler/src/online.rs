@@ -27,7 +27,7 @@ use schema::{
     decision::{self, Turn},
     device::Device,
     manifest::Manifest,
-    rows::{self, Appender, Outcome, Part, Prediction, Status},
+    rows::{self, Appender, DecisionTimes, Outcome, Part, Prediction, Status},
     run_dir::RunDir,
     units::Nanos,
 };
@@ -38,7 +38,7 @@ pub use self::{
     draws::Draws,
     hindsight::hindsight,
     machine_speed::machine_speed,
-    predict::{predict, predicted, simulate},
+    predict::{Simulated, predict, predicted, simulate},
     run_inputs::{InputFiles, RunInputs, by_type, cluster, scheduling},
 };
 use crate::{
@@ -47,7 +47,7 @@ use crate::{
     job::{Ending, Phase, State},
     journal::Decisions,
     live::Live,
-    policy,
+    policy::{self, Timed},
     recorded::Recorded,
     replay::replay,
     testbed::{
@@ -62,6 +62,8 @@ use crate::{
 pub struct Ended {
     pub outcomes: Vec<Outcome>,
     pub exit: Exit,
+    /// Of the decisions since the run began or was resumed. `None` if there was none.
+    pub decision_times: Option<DecisionTimes>,
 }
 
 /// Begins or resumes the run of a directory, and runs it to its end.
@@ -138,7 +140,8 @@ pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
         has_warned: false,
         journal: Live::new(Decisions::open(&run.decisions_path())?, &inputs.topology),
     };
-    let ended = engine::run(&mut engine, &mut testbed, &mut *policy, &mut journal);
+    let mut policy = Timed::new(policy);
+    let ended = engine::run(&mut engine, &mut testbed, &mut policy, &mut journal);
     let SpeedWatch { recorded, .. } = journal;
     if ended.is_ok() {
         testbed.all_is_written();
@@ -160,7 +163,9 @@ pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
     let cost = written.as_ref().copied().unwrap_or_default();
     run::write_end(run, exit, missing, observed, cost)?;
     match ended {
-        Ok(_) | Err(ClusterError::Interrupted) => written.map(|_| Ended { outcomes, exit }),
+        Ok(_) | Err(ClusterError::Interrupted) => {
+            written.map(|_| Ended { outcomes, exit, decision_times: policy.times() })
+        }
         Err(error @ ClusterError::Stuck { .. }) => Err(Exit::SomeFailed.because(error.to_string())),
         Err(ClusterError::Other(error)) => Err(error),
         Err(error @ ClusterError::Nothing) => Err(error.into()),

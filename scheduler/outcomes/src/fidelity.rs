@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use anyhow::{Context as _, ensure};
 use schema::rows::{
-    Arose, Fidelity, Hindsight, Intervals, JobErrors, JobFidelity, MachineSpeed, Outcome, Prediction, Range,
-    Status, Times, Utilisation,
+    Arose, Fidelity, FirstSteps, Hindsight, Intervals, JobErrors, JobFidelity, MachineSpeed, Outcome,
+    Prediction, Range, Status, Times, Utilisation,
 };
-use statistics::{median_in_place, quantile_of_sorted};
+use statistics::{median, median_in_place, quantile_of_sorted};
 
 use crate::totals::{average, busy_ns, makespan_ns, utilisation_percent};
 
@@ -122,6 +122,8 @@ struct Side {
     running: u64,
     paused: u64,
     packed: u64,
+    /// From arrival until it had done 100 steps, if that is known.
+    first_100: Option<u64>,
     /// The number of starts and pauses. A pause and its resumption count as one.
     switches: u32,
 }
@@ -179,6 +181,7 @@ fn side(row: &Prediction) -> Option<Side> {
         running: row.running_ns?,
         paused: row.paused_ns?,
         packed: row.packed_ns?,
+        first_100: row.first_100_ns,
         switches: row.starts + row.pauses,
     })
 }
@@ -222,6 +225,7 @@ fn fidelity(pairs: &[Pair], left_out: Vec<String>) -> Fidelity {
         p99_jct: times(quantile_of_sorted(&predicted, 0.99), quantile_of_sorted(&measured, 0.99)),
         makespan,
         utilisation: Utilisation::default(),
+        first_100: first_100(pairs),
         job_jct: JobErrors {
             p90_percent: quantile_of_sorted(&errors, 0.9),
             max_percent: quantile_of_sorted(&errors, 1.0),
@@ -237,6 +241,17 @@ fn fidelity(pairs: &[Pair], left_out: Vec<String>) -> Fidelity {
         hindsight: None,
         per_job,
     }
+}
+
+/// The times of first steps over the pairs that have both. `None` if none has.
+fn first_100(pairs: &[Pair]) -> Option<FirstSteps> {
+    let both = |pair: &Pair| pair.predicted.first_100.zip(pair.measured.first_100);
+    let (predicted, measured): (Vec<u64>, Vec<u64>) = pairs.iter().filter_map(both).unzip();
+    let middle = |values: &[u64]| median(values).map(|ns| ns.round() as u64);
+    Some(FirstSteps {
+        median: times(middle(&predicted)?, middle(&measured)?),
+        average: times(average(&predicted), average(&measured)),
+    })
 }
 
 /// The number of jobs whose measured completion time is inside its interval. `None` if no job has one.

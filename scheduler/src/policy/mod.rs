@@ -37,6 +37,7 @@ mod sjf;
 mod srsf;
 mod srtf;
 mod synergy;
+mod timed;
 mod tiresias;
 
 use std::collections::BTreeSet;
@@ -44,6 +45,7 @@ use std::collections::BTreeSet;
 pub use list::{build, names, program, resizes};
 pub use moves::{Move, Moves};
 use schema::units::Nanos;
+pub use timed::Timed;
 
 use crate::{
     cluster::{Action, JobId},

@@ -23,6 +23,9 @@ pub struct Fidelity {
     /// Time from the first arrival to the last end.
     pub makespan: Times,
     pub utilisation: Utilisation,
+    /// Absent if no job has the time of its first 100 steps on both sides.
+    #[serde(default)]
+    pub first_100: Option<FirstSteps>,
     /// Absolute errors of single jobs.
     pub job_jct: JobErrors,
     /// Means over jobs, which add up to the error of the average JCT.
@@ -74,6 +77,13 @@ pub struct Utilisation {
     pub measured_percent: Option<f64>,
     /// In percent of the measured utilisation.
     pub error_percent: Option<f64>,
+}
+
+/// The time from arrival until a job had done 100 steps, over the compared jobs that have it on both sides.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FirstSteps {
+    pub average: Times,
+    pub median: Times,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

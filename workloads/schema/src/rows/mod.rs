@@ -43,7 +43,9 @@ pub use draw::{Draw, DrawnTotals, Range};
 pub use duration::{DurationErrors, DurationEstimator, DurationShape};
 pub use export::{Definition, ExportRow, ProgramKind, Split};
 pub use export_step::ExportStep;
-pub use fidelity::{Arose, Fidelity, Hindsight, Intervals, JobErrors, JobFidelity, Times, Utilisation};
+pub use fidelity::{
+    Arose, Fidelity, FirstSteps, Hindsight, Intervals, JobErrors, JobFidelity, Times, Utilisation,
+};
 pub use figure_numbers::{FigureNumbers, Value};
 pub use interference::{Curve, Interference, Side};
 pub use job_table::{JobRow, JobTable};
@@ -67,7 +69,7 @@ pub use table::{Row, RowError, Writer, read, write};
 pub(crate) use table::{parse, row_error};
 pub use table_file::{TableFile, TableFormat};
 pub use together::TogetherRow;
-pub use totals::Totals;
+pub use totals::{DecisionTimes, Totals};
 
 /// The JSON of rows for `--json`.
 pub fn to_json<T: serde::Serialize>(rows: &T) -> String {

@@ -48,8 +48,15 @@ pub struct Outcome {
     /// The job's part of the busy time of devices. Jobs that run on a device at the same time have equal
     /// parts, so that the sum over jobs counts the device once. Absent in files without this column.
     pub busy_share_ns: Option<u64>,
+    /// Time from arrival until it had done 100 steps, interpolated between the two reports around them. It stays
+    /// if these steps are lost later. Absent if it did fewer, and in files without this column.
+    pub first_100_ns: Option<u64>,
     pub starts: u32,
     pub pauses: u32,
+    /// Number of stops by the policy, and of starts after a stop on other devices than before. Absent in files
+    /// without these columns.
+    pub stops: Option<u32>,
+    pub migrations: Option<u32>,
     /// Number of restarts after failures.
     pub retries: u32,
     /// Effective steps, and the requested steps.
@@ -78,6 +85,7 @@ pub struct Prediction {
     pub paused_ns: Option<u64>,
     pub device_time_ns: Option<u64>,
     pub busy_share_ns: Option<u64>,
+    pub first_100_ns: Option<u64>,
     pub starts: u32,
     pub pauses: u32,
     pub steps: u64,
@@ -133,6 +141,7 @@ impl From<&Outcome> for Prediction {
             paused_ns: outcome.paused_ns,
             device_time_ns: outcome.device_time_ns,
             busy_share_ns: outcome.busy_share_ns,
+            first_100_ns: outcome.first_100_ns,
             starts: outcome.starts,
             pauses: outcome.pauses,
             steps: outcome.steps,
