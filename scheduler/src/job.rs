@@ -309,3 +309,27 @@ pub struct Account {
     /// The number of steps lost by failures and by stops without a checkpoint.
     pub steps_lost: u64,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Its reports, in seconds and steps, and when it had done 100 of them.
+    #[test]
+    fn first_steps_are_interpolated_and_stay() {
+        for (reports, expected) in [
+            (&[(10, 0), (20, 99)][..], None),
+            (&[(10, 0), (20, 100)], Some(20)),
+            (&[(10, 0), (20, 200), (30, 300)], Some(15)),
+            (&[(10, 80), (20, 80), (40, 120)], Some(30)),
+            // The steps are lost, and done again.
+            (&[(10, 0), (20, 200), (30, 0), (40, 500)], Some(15)),
+            (&[(10, 100)], Some(10)),
+        ] {
+            let s = |seconds: u64| Nanos(seconds * 1_000_000_000);
+            let mut job = Job::new(s(10));
+            reports.iter().for_each(|(at, steps)| job.report(*steps, s(*at)));
+            assert_eq!(job.first_steps, expected.map(s), "{reports:?}");
+        }
+    }
+}
