@@ -111,7 +111,9 @@ def together_rows(device_type: str, jobs: list, largest: int) -> list:
         }
 
     rows = [row(model, count, sharing="alone") for model, count in jobs]
-    for group in table1.groups(jobs, largest):
+    # A fit learns from groups whose members share all of their GPUs.
+    alike = [[job for job in jobs if job[1] == count] for count in sorted({count for _, count in jobs})]
+    for group in (group for jobs_alike in alike for group in table1.groups(jobs_alike, largest)):
         name = "+".join(spelled(model.name, count) for model, count in group)
         factors = table1.slowdowns([model for model, _ in group])
         for seat, ((model, count), factor) in enumerate(zip(group, factors)):

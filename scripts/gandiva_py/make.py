@@ -30,14 +30,16 @@ def slicing(folder: pathlib.Path, reference: pathlib.Path, seeds: list, largest:
     jobs = [(model, 1) for model in models[:-2]]
     jobs += [(model, count) for model in models[-2:] for count in facts.SLICING_DEVICES_OF_LAST]
     prepare(folder, jobs, [(facts.P40, facts.SLICING_NODES)])
-    inputs.write_together(folder / "together-p40.csv", inputs.together_rows(facts.P40, jobs, largest))
+    # The fit predicts groups of jobs on different numbers of GPUs, from those of all models on one.
+    known = [(model, 1) for model in models] + [job for job in jobs if job[1] > 1]
+    inputs.write_together(folder / "together-p40.csv", inputs.together_rows(facts.P40, known, largest))
     for seed in seeds:
         traces.write(folder / f"all-{seed}.csv", traces.slicing(models, seed))
 
 
 def lenet(folder: pathlib.Path, devices: int, seeds: list) -> None:
     # Its utilisation is not published. Nothing depends on it, because no jobs are packed.
-    model = table1.Model(f"lenet-{devices}", 30.0, traces.lenet_step_s(devices), 0.0)
+    model = table1.Model(f"gandiva-lenet-{devices}", 30.0, traces.lenet_step_s(devices), 0.0)
     prepare(folder, [(model, 1)], [(facts.P40, devices // facts.DEVICES_PER_NODE)])
     planted = {}
     for position in facts.LENET_POSITIONS:
@@ -56,7 +58,7 @@ def lenet(folder: pathlib.Path, devices: int, seeds: list) -> None:
 
 
 def resnet(folder: pathlib.Path, seeds: list) -> None:
-    model = table1.Model("resnet-like", 95.0, facts.RESNET_STEP_S, 0.0)
+    model = table1.Model("gandiva-resnet-like", 95.0, facts.RESNET_STEP_S, 0.0)
     prepare(folder, [(model, 1)], [(facts.P40, facts.RESNET_DEVICES // facts.DEVICES_PER_NODE)])
     planted = {}
     for target, (position, baseline, gandiva) in facts.RESNET_PUBLISHED.items():

@@ -24,8 +24,8 @@ class Model(NamedTuple):
 
 
 def slug(name: str) -> str:
-    """A name that a workload of a catalog may have."""
-    return "-".join("".join(sign if sign.isalnum() else " " for sign in name.lower()).split())
+    """The name of the workload of a model. The catalog of Tandem has a few of these models, with other sizes."""
+    return "gandiva-" + "-".join("".join(sign if sign.isalnum() else " " for sign in name.lower()).split())
 
 
 def models(reference: pathlib.Path) -> list:

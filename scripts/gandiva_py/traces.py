@@ -77,7 +77,7 @@ def lenet(devices: int, position: int, seed: int) -> list:
         if number == position:
             curve = curves.through(facts.FIRST_LOSS, target_loss, facts.LENET_REACHES, 0.99 * target_loss, steps)
         submit_s = (number - 1) // facts.LENET_ARRIVE[devices] * every_s
-        jobs.append(Job(submit_s, f"lenet-{devices}", 1, steps, number, str(curve)))
+        jobs.append(Job(submit_s, f"gandiva-lenet-{devices}", 1, steps, number, str(curve)))
     return jobs
 
 
@@ -103,7 +103,7 @@ def resnet(seed: int) -> list:
         if target := qualified.get(number):
             final = 1 - facts.RESNET_FINAL[number]
             curve = curves.through(facts.FIRST_LOSS, 1 - target, resnet_reaches(target), final, steps)
-        jobs.append(Job(0.0, "resnet-like", 1, steps, number, str(curve)))
+        jobs.append(Job(0.0, "gandiva-resnet-like", 1, steps, number, str(curve)))
     return jobs
 
 
@@ -116,7 +116,7 @@ def philly(reference: pathlib.Path) -> list:
 
 def nine_days(lengths: list, seed: int) -> list:
     """Jobs of ten models with durations and GPUs drawn from `lengths`. GPUs are rounded up to 1, 2 or 4. All durations are scaled by one
-    factor, so that the work on P40 is the chosen part of what the cluster can do while jobs arrive."""
+    factor and cut to the longest, so that the work on P40 is the chosen part of what the cluster can do while jobs arrive."""
     dice = random.Random(f"nine days {seed}")
     of_kind = {kind: [] for kind in facts.NINE_DAYS_MIX}
     for name, (kind, *_) in facts.NINE_DAYS_MODELS.items():
@@ -129,10 +129,15 @@ def nine_days(lengths: list, seed: int) -> list:
         drawn.append((dice.uniform(0, facts.NINE_DAYS_ARRIVALS_DAYS * 86_400), dice.choice(of_kind[kind]), devices, duration_s))
     there = sum(nodes for _, nodes in facts.NINE_DAYS_NODES) * facts.DEVICES_PER_NODE
     capacity = facts.NINE_DAYS_LOAD * there * facts.NINE_DAYS_ARRIVALS_DAYS * 86_400
-    scale = capacity / sum(devices * duration_s for _, _, devices, duration_s in drawn)
+    longest_s = facts.NINE_DAYS_LONGEST_DAYS * 86_400
+    work = lambda scale: sum(devices * min(scale * duration_s, longest_s) for _, _, devices, duration_s in drawn)
+    low, high = 0.0, 1e6
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if work(middle) < capacity else (low, middle)
     step_s = lambda name: facts.NINE_DAYS_MODELS[name][1] / 1e3
     return sorted(
-        Job(submit_s, name, devices, max(round(scale * duration_s / step_s(name)), 1))
+        Job(submit_s, name, devices, max(round(min(low * duration_s, longest_s) / step_s(name)), 1))
         for submit_s, name, devices, duration_s in drawn
     )
 
