@@ -58,18 +58,18 @@ pub(super) fn show(
         Error::Signed(|of| of.makespan.error_percent),
         bar(|of| of.makespan_percent),
     );
-    line("utilisation", busy, Error::Optional(|of| of.utilisation.error_percent), None);
+    line("utilisation", busy, Error::IfKnown(|of| of.utilisation.error_percent), None);
     if let Some(first) = found.first_100 {
         for (what, which, of) in [
             (
                 "first 100 steps, average",
                 first.average,
-                Error::Optional(|of| Some(of.first_100?.average.error_percent)),
+                Error::IfKnown(|of| Some(of.first_100?.average.error_percent)),
             ),
             (
                 "first 100 steps, median",
                 first.median,
-                Error::Optional(|of| Some(of.first_100?.median.error_percent)),
+                Error::IfKnown(|of| Some(of.first_100?.median.error_percent)),
             ),
         ] {
             line(what, times(which), of, None);
@@ -168,8 +168,8 @@ fn show_hindsight(of: &Hindsight) -> anyhow::Result<()> {
 /// An error in percent that is printed in a table.
 enum Error {
     Signed(fn(&Fidelity) -> f64),
-    /// An error that is not known for every comparison.
-    Optional(fn(&Fidelity) -> Option<f64>),
+    /// The error of a value that is not known for every comparison.
+    IfKnown(fn(&Fidelity) -> Option<f64>),
     /// A quantile of the absolute errors of jobs, which is printed without a sign.
     OfJobs(fn(&Fidelity) -> f64),
 }
@@ -178,7 +178,7 @@ impl Error {
     fn of(&self, fidelity: &Fidelity) -> Option<f64> {
         match self {
             Error::Signed(error) | Error::OfJobs(error) => Some(error(fidelity)),
-            Error::Optional(error) => error(fidelity),
+            Error::IfKnown(error) => error(fidelity),
         }
     }
 
@@ -186,7 +186,7 @@ impl Error {
         match (self, self.of(fidelity)) {
             (_, None) => "-".into(),
             (Error::OfJobs(_), Some(error)) => format!("{error:.1} %"),
-            (Error::Signed(_) | Error::Optional(_), Some(error)) => percent(error),
+            (Error::Signed(_) | Error::IfKnown(_), Some(error)) => percent(error),
         }
     }
 }
