@@ -5,6 +5,7 @@ import csv
 import hashlib
 import json
 import pathlib
+import subprocess
 import sys
 import time
 
@@ -29,6 +30,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--limit", type=float, default=60)
     parser.add_argument("--philly-jobs", type=int, default=2_000)
     parser.add_argument("--venus-jobs", type=int, default=6_000)
+    parser.add_argument("--report", default="")
     return parser.parse_args()
 
 
@@ -51,6 +53,21 @@ def asked(options: argparse.Namespace, trace, known: list) -> list:
     return list(dict.fromkeys(trace.settings.get(policy, policy) for policy in named))
 
 
+def draw(options: argparse.Namespace, trace, tried: list, arguments) -> None:
+    """Draws the runs of the first seed. Their folders are made for that alone, because the journals of large traces are large."""
+    folder = options.out / "pictures" / trace.name
+    made = []
+    for policy in tried:
+        run = folder / pathlib.Path(runs.file_name(policy)).stem
+        if not (run / "end.toml").is_file():
+            command = runs.command(options.sched, trace, policy, arguments(policy))
+            if subprocess.run([*command, "--out", str(run)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode > 1:
+                continue
+        made.append(run)
+    traces.run(options.report, *made, "--out", folder / "report")
+    say(folder / "report" / "index.html")
+
+
 def main() -> None:
     options = parsed()
     wanted = options.traces.split(",")
@@ -71,18 +88,25 @@ def main() -> None:
         refused = {policy: why for policy in tried if (why := policies.refusal(policy, trace.has))}
         for policy, why in refused.items():
             all_lines += table.lines(trace.name, policy, "", {"reason": why})
+        slow, arguments_of_first = {}, None
         for seed in options.seeds.split(","):
             folder = options.out / trace.name / seed
             folder.mkdir(parents=True, exist_ok=True)
             arguments = trace.make(of, folder, int(seed))
+            arguments_of_first = arguments_of_first or arguments
             for policy in tried:
                 if policy in refused:
+                    continue
+                if policy in slow:
+                    all_lines += table.lines(trace.name, policy, seed, {"reason": f"not tried, because {slow[policy]} with another seed"})
                     continue
                 found = runs.run(options.sched, trace, policy, arguments(policy), folder, options.limit)
                 jct_ns = found.get("totals", {}).get("jct_ns_mean")
                 result = f"average JCT {jct_ns / 1e9:,.1f} s" if jct_ns else found.get("reason", "no job ended well")
                 say(f"   seed {seed} {policy}: {result}, in {found['wall_s']:.1f} s ({time.perf_counter() - begin:.0f} s so far)")
                 all_lines += table.lines(trace.name, policy, seed, found)
+                if found["wall_s"] >= options.limit:
+                    slow[policy] = found["reason"]
         text += table.of_trace(trace.name, f"By chance: {trace.chance}.", all_lines)
         # After each trace, so that a table that is not complete can be read.
         (options.out / "table.md").write_text("\n".join(text))
@@ -90,6 +114,8 @@ def main() -> None:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(table.COLUMNS)
             writer.writerows(all_lines)
+        if options.report and trace.has_pictures:
+            draw(options, trace, [policy for policy in tried if policy not in refused], arguments_of_first)
     say(options.out / "table.csv")
     say(options.out / "table.md")
 

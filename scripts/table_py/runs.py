@@ -36,15 +36,19 @@ def simulate(command: list, limit_s: float) -> dict:
     return {"totals": totals, "wall_s": wall_s}
 
 
+def command(sched: str, trace, policy: str, arguments: list) -> list:
+    typed = [sched, "sim", *map(str, arguments), "--policy", policy, "--json"]
+    if policies.kind(policy) in policies.BY_REPORTS and "--progress-every" not in typed:
+        typed += ["--progress-every", trace.report]
+    return typed
+
+
 def run(sched: str, trace, policy: str, arguments: list, folder: pathlib.Path, limit_s: float) -> dict:
     """The result of a run, which is read if it is there."""
     path = folder / file_name(policy)
     if path.is_file():
         return json.loads(path.read_text())
-    command = [sched, "sim", *map(str, arguments), "--policy", policy, "--json"]
-    if policies.kind(policy) in policies.BY_REPORTS and "--progress-every" not in command:
-        command += ["--progress-every", trace.report]
-    found = {"policy": policy, **simulate(command, limit_s)}
+    found = {"policy": policy, **simulate(command(sched, trace, policy, arguments), limit_s)}
     folder.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"part-{path.name}")
     part.write_text(json.dumps(found, indent=1) + "\n")

@@ -26,7 +26,7 @@ class Trace(NamedTuple):
     name: str
     # What differs between seeds.
     chance: str
-    # What policies may need: `elastic`, `together`, `classes`, `cores`.
+    # What policies may need: the keys of `policies.REASONS`.
     has: set
     # The settings of policies on this trace, where they are not the default ones.
     settings: dict
@@ -36,6 +36,8 @@ class Trace(NamedTuple):
     make: Callable
     # The first file without which it cannot be made.
     needs: Callable
+    # Whether its runs are small enough to be drawn.
+    has_pictures: bool = False
 
 
 def run(*command, text: str = None) -> str:
@@ -181,11 +183,12 @@ TRACES = [
     Trace(
         "testbed",
         "the error of what policies believe, and the costs of switches",
-        {"together"},
+        {"together", "intervals"},
         SHORT,
         "1s",
         make_testbed,
         lambda of: LUCID / "trace.csv",
+        has_pictures=True,
     ),
     Trace(
         "testbed-elastic",
@@ -195,5 +198,6 @@ TRACES = [
         "1s",
         make_testbed_elastic,
         lambda of: RUBICK / "rubick" / "inputs" / "trace.csv",
+        has_pictures=True,
     ),
 ]
