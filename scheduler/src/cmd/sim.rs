@@ -52,6 +52,9 @@ use crate::{
 /// The costs of switches come from --machine, drawn at random with the measured spread. --switch-cost is the cost for jobs without
 /// a measurement. One of the two options is needed.
 ///
+/// The table has totals over jobs: `first 100 steps` is the average time from arrival until a job has done 100 steps, `preemptions` are stops
+/// and pauses, `migrations` are starts after a stop on other devices, and `a decision` is the average time in which the policy decided.
+///
 /// With --out, each policy has a run of its own: outcomes.csv with one row for each job, and decisions.jsonl, for `sched replay`.
 ///
 /// Example: `sched sim trace.csv --policy fifo,srtf,tiresias:60s --cluster 1x4 --switch-cost 5s --out runs/sim`
