@@ -11,7 +11,7 @@ import pathlib
 import sys
 
 # Between reports of progress, where no search has an interval of its own. Policies measure rates by them.
-REPORT_S = {"slicing": 10, "nine-days": 60}
+REPORT_S = {"slicing": 6, "nine-days": 60}
 
 
 def cases(folder: pathlib.Path) -> list:
