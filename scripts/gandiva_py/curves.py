@@ -11,6 +11,10 @@ class Curve(NamedTuple):
     def at(self, steps: float) -> float:
         return 1 / (self.b0 * steps + self.b1) + self.b2
 
+    def steps_to(self, loss: float) -> float:
+        """The steps after which it has this loss."""
+        return (1 / (loss - self.b2) - self.b1) / self.b0
+
     def __str__(self) -> str:
         # Without an exponent, and with more digits than any report of a mean loss has.
         return "/".join(f"{number:.12f}" for number in self)

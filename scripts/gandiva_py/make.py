@@ -4,7 +4,7 @@ python3 make.py OUT REFERENCE SEEDS LARGEST SETUP..
 
 Set-ups are slicing, lenet-4, lenet-16, resnet and nine-days. Each gets a folder below OUT with a trace for each case and seed
 (CASE-SEED.csv), a catalog, tables of times, a cluster, and, except for the searches, rows of groups of up to LARGEST jobs
-(together-*.csv). planted.json has the place of the qualified configuration in each trace of a search, and the steps after which it qualifies.
+(together-*.csv). planted.json has the configurations that reach the target of each case of a search, and the steps after which they do.
 """
 
 import math
@@ -47,8 +47,8 @@ def lenet(folder: pathlib.Path, devices: int, seeds: list) -> None:
             traces.write(folder / f"{position}-{seed}.csv", traces.lenet(devices, position, seed), search="lenet")
         baseline, gandiva = facts.LENET_PUBLISHED[devices][position]
         planted[str(position)] = {
-            "job": position - 1,
-            "steps": math.ceil(facts.LENET_REACHES * traces.lenet_steps()),
+            "reaches": {position - 1: math.ceil(facts.LENET_REACHES * traces.lenet_steps())},
+            "report_steps": facts.LENET_REPORT_STEPS,
             "target_loss": round(1 - facts.LENET_TARGET, 6),
             "keep": facts.LENET_KEEP[devices],
             "report_s": facts.LENET_REPORT_STEPS * model.step_s,
@@ -60,13 +60,16 @@ def lenet(folder: pathlib.Path, devices: int, seeds: list) -> None:
 def resnet(folder: pathlib.Path, seeds: list) -> None:
     model = table1.Model("gandiva-resnet-like", 95.0, facts.RESNET_STEP_S, 0.0)
     prepare(folder, [(model, 1)], [(facts.P40, facts.RESNET_DEVICES // facts.DEVICES_PER_NODE)])
-    planted = {}
+    planted, qualified = {}, traces.resnet_qualified()
     for target, (position, baseline, gandiva) in facts.RESNET_PUBLISHED.items():
         for seed in seeds:
             traces.write(folder / f"{100 * target:.0f}-{seed}.csv", traces.resnet(seed), search="resnet")
         planted[f"{100 * target:.0f}"] = {
-            "job": position - 1,
-            "steps": math.ceil(traces.resnet_reaches(target) * traces.resnet_steps()),
+            # Configurations that reach a higher target reach this one before.
+            "reaches": {
+                number - 1: math.ceil(curve.steps_to(1 - target)) for number, curve in qualified.items() if number >= position
+            },
+            "report_steps": round(facts.RESNET_REPORT_SHARE * traces.resnet_steps()),
             "target_loss": round(1 - target, 6),
             "keep": facts.RESNET_KEEP,
             "report_s": facts.RESNET_REPORT_SHARE * facts.RESNET_LENGTH_MINUTES * facts.MINUTE_S,

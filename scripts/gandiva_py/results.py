@@ -25,21 +25,25 @@ def of_kind(happened, kind: str):
     return happened.get(kind) if isinstance(happened, dict) else None
 
 
-def minutes_to(turns, job: int, steps: int):
-    """The minutes from the start of the run until a job had done so many steps, interpolated between reports. `None` if it never had."""
-    before_ns, before = 0, 0
+def minutes_to(turns, reaches: dict):
+    """The minutes from the start of the run until the first of some jobs had done its number of steps, interpolated between reports. `None`
+    if none ever had."""
+    last, found = {job: (0, 0) for job in reaches}, []
     for turn in turns:
         for event in turn["events"]:
             for kind in ("settled", "progress", "finished"):
                 report = of_kind(event, kind)
-                if not report or report["job"] != job:
+                if not report or report["job"] not in last:
                     continue
-                at_ns, done = turn["at_ns"], report["steps"]
-                if done >= steps:
-                    part = (steps - before) / (done - before) if done > before else 1
-                    return (before_ns + part * (at_ns - before_ns)) / MINUTE_NS
-                before_ns, before = at_ns, done
-    return None
+                job, at_ns, done = report["job"], turn["at_ns"], report["steps"]
+                before_ns, before = last[job]
+                if done >= reaches[job]:
+                    part = (reaches[job] - before) / (done - before) if done > before else 1
+                    found.append((before_ns + part * (at_ns - before_ns)) / MINUTE_NS)
+                    del last[job]
+                else:
+                    last[job] = (at_ns, done)
+    return min(found, default=None)
 
 
 def utilisation_percent(turns, busy: list, devices: int, window_minutes: tuple) -> float:
@@ -117,7 +121,8 @@ def metrics(setup: str, case: str, run: pathlib.Path, totals: dict) -> tuple:
         paper = facts.NINE_DAYS_PUBLISHED
     else:
         planted = json.loads((folder / "planted.json").read_text())[case]
-        found["minutes_to_target"] = minutes_to(journal(run), planted["job"], planted["steps"])
+        reaches = {int(job): steps for job, steps in planted["reaches"].items()}
+        found["minutes_to_target"] = minutes_to(journal(run), reaches)
         paper = {"minutes_to_target": planted["paper"]}
     return found, paper
 

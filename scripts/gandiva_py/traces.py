@@ -92,17 +92,23 @@ def resnet_reaches(target: float) -> float:
     return (minutes - waited) / facts.RESNET_LENGTH_MINUTES
 
 
+def resnet_qualified() -> dict:
+    """The curves of the configurations that qualify, by their places."""
+    return {
+        position: curves.through(facts.FIRST_LOSS, 1 - target, resnet_reaches(target), 1 - facts.RESNET_FINAL[position], resnet_steps())
+        for target, (position, *_) in facts.RESNET_PUBLISHED.items()
+    }
+
+
 def resnet(seed: int) -> list:
     """A search with one trace for all targets: three configurations qualify, and no other reaches the lowest target."""
     dice = random.Random(f"resnet {seed}")
-    steps = resnet_steps()
-    qualified = {position: target for target, (position, *_) in facts.RESNET_PUBLISHED.items()}
+    steps, qualified = resnet_steps(), resnet_qualified()
     jobs = []
     for number in range(1, facts.RESNET_CONFIGURATIONS + 1):
-        curve = other_curve(dice, min(facts.RESNET_PUBLISHED), steps)
-        if target := qualified.get(number):
-            final = 1 - facts.RESNET_FINAL[number]
-            curve = curves.through(facts.FIRST_LOSS, 1 - target, resnet_reaches(target), final, steps)
+        # It is drawn for all, so that the others do not depend on which qualify.
+        other = other_curve(dice, min(facts.RESNET_PUBLISHED), steps)
+        curve = qualified.get(number, other)
         jobs.append(Job(0.0, "gandiva-resnet-like", 1, steps, number, str(curve)))
     return jobs
 

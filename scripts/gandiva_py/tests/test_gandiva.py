@@ -82,6 +82,7 @@ class Curves(unittest.TestCase):
             curve = curves.through(0.9, target, at, final, 30_000)
             for step, loss in [(0, 0.9), (at * 30_000, target), (30_000, final)]:
                 self.assertAlmostEqual(curve.at(step), loss)
+                self.assertAlmostEqual(curve.steps_to(loss), step, delta=1e-3)
             numbers = [float(number) for number in str(curve).split("/")]
             self.assertAlmostEqual(curves.Curve(*numbers).at(at * 30_000), target, 6)
 
@@ -176,7 +177,10 @@ class Results(unittest.TestCase):
             turn(660, {"finished": {"job": 0, "steps": 250}}),
         ]
         for steps, minutes in [(50, 1.5), (100, 2), (150, 3), (200, 10.5), (250, 11), (251, None)]:
-            self.assertEqual(results.minutes_to(turns, 0, steps), minutes)
+            self.assertEqual(results.minutes_to(turns, {0: steps}), minutes)
+        # The first of several counts.
+        self.assertEqual(results.minutes_to(turns, {0: 200, 1: 999}), 2)
+        self.assertEqual(results.minutes_to(turns, {0: 50, 1: 999, 7: 1}), 1.5)
 
     def test_utilisation_is_that_of_jobs_that_run_and_at_most_all(self):
         turns = [
