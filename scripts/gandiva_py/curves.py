@@ -28,6 +28,16 @@ def ending(first: float, final: float, left: float, steps: int) -> Curve:
     return Curve(b1 / steps * (1 / left - 1), b1, b2)
 
 
+def reaching(first: float, target: float, at: float, left: float, steps: int) -> Curve:
+    """A curve from `first` that reaches `target` after the part `at` of `steps`, with the part `left` of its fall left after all steps."""
+    rate = 1 / left - 1
+    part = 1 / (1 + at * rate)
+    b2 = (target - part * first) / (1 - part)
+    assert b2 >= 0, (first, target, at, left)
+    b1 = 1 / (first - b2)
+    return Curve(b1 / steps * rate, b1, b2)
+
+
 def through(first: float, target: float, at: float, final: float, steps: int) -> Curve:
     """A curve from `first` that reaches `target` after the part `at` of `steps`, and ends at `final`."""
 

@@ -149,7 +149,7 @@ def table(lines: list) -> list:
             baseline = baseline or (mean, paper)
             over = lambda value, first: "-" if value is None or not first else f"{value / first:.3f}"
             shown = "-" if mean is None else f"{mean:,.1f}"
-            if len(values) > 1:
+            if values and max(values) - min(values) >= 0.05:
                 shown += f" ({min(values):,.1f} to {max(values):,.1f})"
             setup, case, metric = key
             cells = [setup, case, metric, f"`{policy}`", shown, over(mean, baseline[0]), f"{paper:,.1f}", over(paper, baseline[1])]

@@ -44,11 +44,15 @@ def slicing(models: list, seed: int) -> list:
     return sorted(jobs)
 
 
+def left_at_end(dice: random.Random) -> float:
+    return math.exp(dice.uniform(*map(math.log, facts.LEFT_AT_END)))
+
+
 def other_curve(dice: random.Random, target: float, steps: int) -> curves.Curve:
     """The curve of a configuration that never reaches the target."""
     least, below = facts.OTHERS_FINAL
     accuracy = dice.uniform(least, target + below)
-    left = math.exp(dice.uniform(*map(math.log, facts.LEFT_AT_END)))
+    left = left_at_end(dice)
     # A limit below 0 is none of a loss: what has fallen far has little left.
     final = 1 - accuracy
     return curves.ending(facts.FIRST_LOSS, min(final, facts.FIRST_LOSS), min(left, 0.9 * final / facts.FIRST_LOSS), steps)
@@ -75,7 +79,9 @@ def lenet(devices: int, position: int, seed: int) -> list:
     for number in range(1, facts.LENET_CONFIGURATIONS + 1):
         curve = other_curve(dice, facts.LENET_TARGET, steps)
         if number == position:
-            curve = curves.through(facts.FIRST_LOSS, target_loss, facts.LENET_REACHES, 0.99 * target_loss, steps)
+            # It converges like the others, as far as a loss stays above 0.
+            left = min(left_at_end(dice), 0.9 * target_loss / facts.FIRST_LOSS)
+            curve = curves.reaching(facts.FIRST_LOSS, target_loss, facts.LENET_REACHES, left, steps)
         submit_s = (number - 1) // facts.LENET_ARRIVE[devices] * every_s
         jobs.append(Job(submit_s, f"gandiva-lenet-{devices}", 1, steps, number, str(curve)))
     return jobs

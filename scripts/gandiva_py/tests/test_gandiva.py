@@ -77,6 +77,12 @@ class Curves(unittest.TestCase):
         self.assertAlmostEqual(curve.at(1000), 0.3)
         self.assertAlmostEqual((0.3 - curve.b2) / (0.9 - curve.b2), 0.05)
 
+    def test_a_curve_of_a_known_shape_reaches_its_target(self):
+        curve = curves.reaching(0.9, 0.16, 0.97, 0.1, 1000)
+        self.assertAlmostEqual(curve.at(0), 0.9)
+        self.assertAlmostEqual(curve.at(970), 0.16)
+        self.assertAlmostEqual((curve.at(1000) - curve.b2) / (0.9 - curve.b2), 0.1)
+
     def test_a_curve_passes_its_target_at_the_step(self):
         for target, at, final in [(0.3, 0.149, 0.25), (0.2, 0.166, 0.13), (0.1, 0.885, 0.095), (0.16, 0.97, 0.1584)]:
             curve = curves.through(0.9, target, at, final, 30_000)
