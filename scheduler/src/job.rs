@@ -13,6 +13,10 @@ use crate::{
     topology::{DeviceId, Topology},
 };
 
+/// The number of steps after which a user has a first impression of a job: the measure of early feedback of Gandiva (Xiao et al.,
+/// OSDI 2018, section 6).
+pub const FIRST_STEPS: u64 = 100;
+
 /// The request for a job. It does not change during a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobRequest {
@@ -156,6 +160,8 @@ pub struct Job {
     pub steps: u64,
     /// The time of that report.
     pub steps_at: Nanos,
+    /// When it had done its first [`FIRST_STEPS`] steps.
+    pub first_steps: Option<Nanos>,
     /// The step time on the present devices between the last two reports.
     pub measured: Option<MeasuredStep>,
     /// The time of the last throttle. A step time is not measured from an earlier report, because the job had another rate then.
@@ -164,6 +170,8 @@ pub struct Job {
     /// report without a new step leaves it as it was.
     pub loss: Option<f64>,
     pub account: Account,
+    /// The devices that it left at a stop, since its last launch. Empty if that has not been stopped.
+    pub stopped_on: Vec<DeviceId>,
     /// The number of failures after which the job was put back into the queue and that count as retries.
     pub retries: u32,
 }
@@ -183,12 +191,26 @@ impl Job {
             state: State::Waiting { since: arrival },
             steps: 0,
             steps_at: arrival,
+            first_steps: None,
             measured: None,
             rate_since: arrival,
             loss: None,
             account: Account::default(),
+            stopped_on: Vec::new(),
             retries: 0,
         }
+    }
+
+    /// Sets the steps that count, as reported at `now`. The time of the first [`FIRST_STEPS`] is interpolated from the last report,
+    /// which is exact if the job ran at one rate since then.
+    pub fn report(&mut self, steps: u64, now: Nanos) {
+        if self.first_steps.is_none() && steps >= FIRST_STEPS {
+            let (left, done) =
+                (FIRST_STEPS.saturating_sub(self.steps), steps.saturating_sub(self.steps).max(1));
+            let passed = u128::from((now - self.steps_at).0) * u128::from(left) / u128::from(done);
+            self.first_steps = Some(self.steps_at + Nanos(passed as u64));
+        }
+        (self.steps, self.steps_at) = (steps, now);
     }
 
     /// The placement of the job, if it has devices or is leaving them.
@@ -309,6 +331,33 @@ pub struct Account {
     pub device_time: Nanos,
     pub starts: u32,
     pub pauses: u32,
+    pub stops: u32,
+    /// The number of starts after a stop on other devices than before.
+    pub migrations: u32,
     /// The number of steps lost by failures and by stops without a checkpoint.
     pub steps_lost: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Its reports, in seconds and steps, and when it had done 100 of them.
+    #[test]
+    fn first_steps_are_interpolated_and_stay() {
+        for (reports, expected) in [
+            (&[(10, 0), (20, 99)][..], None),
+            (&[(10, 0), (20, 100)], Some(20)),
+            (&[(10, 0), (20, 200), (30, 300)], Some(15)),
+            (&[(10, 80), (20, 80), (40, 120)], Some(30)),
+            // The steps are lost, and done again.
+            (&[(10, 0), (20, 200), (30, 0), (40, 500)], Some(15)),
+            (&[(10, 100)], Some(10)),
+        ] {
+            let s = |seconds: u64| Nanos(seconds * 1_000_000_000);
+            let mut job = Job::new(s(10));
+            reports.iter().for_each(|(at, steps)| job.report(*steps, s(*at)));
+            assert_eq!(job.first_steps, expected.map(s), "{reports:?}");
+        }
+    }
 }

@@ -30,7 +30,7 @@ use schema::{
     decision::{self, Turn},
     device::Device,
     manifest::Manifest,
-    rows::{self, Appender, Outcome, Part, Prediction, Skip, Status},
+    rows::{self, Appender, DecisionTimes, Outcome, Part, Prediction, Skip, Status},
     run_dir::RunDir,
     suspension::Suspension,
     units::Nanos,
@@ -42,7 +42,7 @@ pub use self::{
     forward::Forwarded,
     hindsight::hindsight,
     machine_speed::machine_speed,
-    predict::{predict, predicted, simulate},
+    predict::{Simulated, predict, predicted, simulate},
     run_inputs::{InputFiles, RunInputs, by_type, cluster, scheduling},
 };
 use self::{machine_speed::SpeedWatch, world::World};
@@ -52,7 +52,7 @@ use crate::{
     job::{Ending, Phase, State},
     journal::Decisions,
     live::Live,
-    policy,
+    policy::{self, Timed},
     recorded::Recorded,
     replay::replay,
     testbed::{
@@ -70,6 +70,8 @@ pub struct Ended {
     /// Present if the run was fast-forwarded.
     pub forwarded: Option<Forwarded>,
     pub exit: Exit,
+    /// Of the decisions since the run began or was resumed. `None` if there was none.
+    pub decision_times: Option<DecisionTimes>,
 }
 
 /// Begins or resumes the run of a directory, and runs it to its end.
@@ -149,9 +151,10 @@ pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
         has_warned: false,
         journal: Live::new(Decisions::open(&run.decisions_path())?, &inputs.topology),
     };
+    let mut policy = Timed::new(policy);
     let world = World {
         engine: &mut engine,
-        policy: &mut *policy,
+        policy: &mut policy,
         journal: &mut journal,
         asked: &inputs.asked,
         progress_every: every(scheduling.progress_every_s),
@@ -190,7 +193,8 @@ pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
     run::write_end(run, exit, missing, observed, cost)?;
     match ended {
         Ok(_) | Err(ClusterError::Interrupted) => {
-            written.map(|(forwarded, _)| Ended { outcomes, forwarded, exit })
+            let decision_times = policy.times();
+            written.map(|(forwarded, _)| Ended { outcomes, forwarded, exit, decision_times })
         }
         Err(error @ ClusterError::Stuck { .. }) => Err(Exit::SomeFailed.because(error.to_string())),
         Err(ClusterError::Other(error)) => Err(error),

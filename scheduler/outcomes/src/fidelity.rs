@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use anyhow::{Context as _, ensure};
 use schema::rows::{
-    Arose, Fairness, Fidelity, Hindsight, Intervals, JobErrors, JobFidelity, MachineSpeed, Outcome,
-    Prediction, Range, Status, Times, Utilisation,
+    Arose, Fairness, Fidelity, FirstSteps, Hindsight, Intervals, JobErrors, JobFidelity, MachineSpeed,
+    Outcome, Prediction, Range, Status, Times, Utilisation,
 };
-use statistics::{median_in_place, quantile_of_sorted};
+use statistics::{median, median_in_place, quantile_of_sorted};
 
 use crate::{
     fairness::{rho, summary},
@@ -127,6 +127,8 @@ struct Side {
     packed: u64,
     /// The finish-time fairness, if it is known.
     rho: Option<f64>,
+    /// From arrival until it had done 100 steps, if that is known.
+    first_100: Option<u64>,
     /// The number of starts and pauses. A pause and its resumption count as one.
     switches: u32,
 }
@@ -185,6 +187,7 @@ fn side(row: &Prediction) -> Option<Side> {
         paused: row.paused_ns?,
         packed: row.packed_ns?,
         rho: rho(row.jct_ns, row.fair_ns),
+        first_100: row.first_100_ns,
         switches: row.starts + row.pauses,
     })
 }
@@ -229,6 +232,7 @@ fn fidelity(pairs: &[Pair], left_out: Vec<String>) -> Fidelity {
         makespan,
         utilisation: Utilisation::default(),
         fairness: fairness(pairs),
+        first_100: first_100(pairs),
         job_jct: JobErrors {
             p90_percent: quantile_of_sorted(&errors, 0.9),
             max_percent: quantile_of_sorted(&errors, 1.0),
@@ -253,6 +257,17 @@ fn fairness(pairs: &[Pair]) -> Option<Fairness> {
     Some(Fairness {
         predicted: summary(known.iter().map(|(predicted, _)| *predicted))?,
         measured: summary(known.iter().map(|(_, measured)| *measured))?,
+    })
+}
+
+/// The times of first steps over the pairs that have both. `None` if none has.
+fn first_100(pairs: &[Pair]) -> Option<FirstSteps> {
+    let both = |pair: &Pair| pair.predicted.first_100.zip(pair.measured.first_100);
+    let (predicted, measured): (Vec<u64>, Vec<u64>) = pairs.iter().filter_map(both).unzip();
+    let middle = |values: &[u64]| median(values).map(|ns| ns.round() as u64);
+    Some(FirstSteps {
+        median: times(middle(&predicted)?, middle(&measured)?),
+        average: times(average(&predicted), average(&measured)),
     })
 }
 

@@ -13,6 +13,7 @@ pub fn totals(policy: &str, outcomes: &[Outcome], devices: u32) -> Totals {
     let some_average = |times: Vec<u64>| (!times.is_empty()).then(|| average(&times));
     let mut jct = of(|row| row.jct_ns);
     jct.sort_unstable();
+    let first_100: Vec<u64> = outcomes.iter().filter_map(|row| row.first_100_ns).collect();
     let makespan_ns = makespan_ns(outcomes);
     let busy = outcomes.iter().map(|row| busy_ns(row.busy_share_ns, row.device_time_ns, row.packed_ns));
     let count = |status| outcomes.iter().filter(|row| row.status == status).count() as u32;
@@ -31,9 +32,14 @@ pub fn totals(policy: &str, outcomes: &[Outcome], devices: u32) -> Totals {
         makespan_ns,
         util_percent: makespan_ns.and_then(|ns| utilisation_percent(busy, ns, devices)),
         fairness: fairness::summary(done.iter().filter_map(|row| fairness::rho(row.jct_ns, row.fair_ns))),
+        first_100_ns_mean: some_average(first_100.clone()),
+        first_100_ns_median: median(&first_100).map(|ns| ns.round() as u64),
         starts: outcomes.iter().map(|row| u64::from(row.starts)).sum(),
         pauses: outcomes.iter().map(|row| u64::from(row.pauses)).sum(),
+        preemptions: outcomes.iter().map(|row| Some(u64::from(row.pauses) + u64::from(row.stops?))).sum(),
+        migrations: outcomes.iter().map(|row| row.migrations.map(u64::from)).sum(),
         steps_lost: outcomes.iter().map(|row| row.steps_lost).sum(),
+        decision_times: None,
         drawn: None,
     }
 }

@@ -20,7 +20,7 @@ use jobs::{
 use outcomes::{
     draws::totals_of_draws,
     fairness::{rho, summary},
-    totals::{average, makespan_ns},
+    totals::{average, makespan_ns, totals},
 };
 use rig::{Exit, interrupt::Interrupt, output};
 use schema::{
@@ -114,6 +114,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     if let Some(forwarded) = &ended.forwarded {
         output::note(skipped(forwarded, &ended.outcomes));
+    }
+    if let Some(times) = ended.decision_times {
+        output::note(times);
     }
     output::note(format_args!("run: {}", run.path().display()));
     if ended.exit == Exit::Interrupted {
@@ -308,5 +311,15 @@ fn show(outcomes: &[Outcome]) -> anyhow::Result<()> {
         table::or_dash(mean(|row| row.predicted_jct_ns)),
         table::or_dash(makespan_ns(outcomes).map(Nanos)),
     ))?;
-    fairness.map_or(Ok(()), output::print)
+    if let Some(fairness) = fairness {
+        output::print(fairness)?;
+    }
+    let totals = totals("", outcomes, 0);
+    output::print(format_args!(
+        "first 100 steps after {} on average, median {}; {} preemptions, {} migrations",
+        table::or_dash(totals.first_100_ns_mean.map(Nanos)),
+        table::or_dash(totals.first_100_ns_median.map(Nanos)),
+        table::or_dash(totals.preemptions),
+        table::or_dash(totals.migrations),
+    ))
 }

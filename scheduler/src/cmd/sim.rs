@@ -24,8 +24,8 @@ use schema::{
     catalog::Catalog,
     device::Device,
     fitted::ModelFile,
-    manifest::{Manifest, Scheduling, Settings, Simulated},
-    rows::{self, DrawnTotals, Outcome, Totals},
+    manifest::{self as facts, Manifest, Scheduling, Settings},
+    rows::{self, Totals},
     run_dir::RunDir,
     units::Nanos,
 };
@@ -37,7 +37,7 @@ use crate::{
     inputs,
     journal::{Decisions, FirstRefusal, Journal, Unrecorded},
     models::ModelFiles,
-    online::{self, Draws, InputFiles, RunInputs},
+    online::{self, Draws, InputFiles, RunInputs, Simulated},
     sim::{self, Sim},
     sources::{Source, Sources},
 };
@@ -51,6 +51,9 @@ use crate::{
 ///
 /// The costs of switches come from --machine, drawn at random with the measured spread. --switch-cost is the cost for jobs without
 /// a measurement. One of the two options is needed.
+///
+/// The table has totals over jobs: `first 100 steps` is the average time from arrival until a job has done 100 steps, `preemptions` are stops
+/// and pauses, `migrations` are starts after a stop on other devices, and `a decision` is the average time in which the policy decided.
 ///
 /// With --out, each policy has a run of its own: outcomes.csv with one row for each job, and decisions.jsonl, for `sched replay`.
 ///
@@ -150,12 +153,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             1 => out.clone(),
             _ => out.join(policies::folder(name)),
         });
-        let (outcomes, drawn, is_whole) =
+        let (found, is_whole) =
             simulate(args, &inputs, &files, out.as_deref()).with_context(|| format!("policy {name}"))?;
-        if !is_whole || outcomes.iter().any(|row| !row.status.is_as_meant()) {
+        if !is_whole || found.failed > 0 || found.unsupported > 0 {
             exit = Exit::SomeFailed;
         }
-        all.push(Totals { drawn, ..totals(name, &outcomes, inputs.topology.devices()) });
+        all.push(Totals { policy: name.clone(), ..found });
     }
     if args.json {
         output::print(rows::to_json(&all))?
@@ -191,7 +194,7 @@ fn manifest(args: &Args, policy: &str, sources: &mut Sources) -> anyhow::Result<
     let truth = sources.of(&args.truth.clone().unwrap_or_default());
     let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
     manifest.scheduling = Some(Scheduling {
-        simulated: Some(Simulated {
+        simulated: Some(facts::Simulated {
             noise_percent: args.noise,
             device_up_s: seconds(args.device_mtbf),
             device_down_s: seconds(args.device_repair_time),
@@ -215,13 +218,13 @@ fn device_types(sources: &Sources) -> anyhow::Result<BTreeSet<String>> {
     Ok(types)
 }
 
-/// Simulates the policy of the manifest. Returns the outcomes, the totals over draws, and whether all jobs have ended.
+/// Simulates the policy of the manifest. Returns the totals, and whether all jobs have ended.
 fn simulate(
     args: &Args,
     inputs: &RunInputs,
     files: &InputFiles<'_>,
     out: Option<&Path>,
-) -> anyhow::Result<(Vec<Outcome>, Option<DrawnTotals>, bool)> {
+) -> anyhow::Result<(Totals, bool)> {
     let observed = Observed::from_now();
     let run = out.map(RunDir::create).transpose()?;
     let mut journal: Box<dyn Journal> = match &run {
@@ -234,7 +237,7 @@ fn simulate(
     };
     let mut progress = Progress::new(&mut *journal, inputs);
     let mut refusal = FirstRefusal::new(&mut progress);
-    let (outcomes, ended) = online::simulate(inputs, &mut refusal)?;
+    let Simulated { outcomes, ended, decision_times } = online::simulate(inputs, &mut refusal)?;
     let draws =
         args.rules.draws.filter(|_| ended.is_ok()).map(|count| Draws::new(inputs, count)).transpose()?;
     let draws = draws.unwrap_or_default();
@@ -257,7 +260,9 @@ fn simulate(
         run::write_end(&run, exit, failed, observed, SamplerCost::default())?;
         output::note(format_args!("run: {}", run.path().display()));
     }
-    Ok((outcomes, totals_of_draws(&draws.rows), is_whole))
+    let drawn = totals_of_draws(&draws.rows);
+    let totals = totals("", &outcomes, inputs.topology.devices());
+    Ok((Totals { decision_times, drawn, ..totals }, is_whole))
 }
 
 fn show(all: &[Totals]) -> anyhow::Result<()> {
@@ -268,12 +273,16 @@ fn show(all: &[Totals]) -> anyhow::Result<()> {
         "average JCT",
         "median",
         "p99",
+        "first 100 steps",
         "queued",
         "switching",
         "makespan",
         "utilisation",
         "starts",
         "pauses",
+        "preemptions",
+        "migrations",
+        "a decision",
     ];
     let of_draws: &[&str] = if is_drawn { &["average JCT, 95 %", "makespan, 95 %"] } else { &[] };
     let mut lines = table::new(&[&header, of_draws, &["notes"]].concat());
@@ -294,12 +303,16 @@ fn show(all: &[Totals]) -> anyhow::Result<()> {
             time(row.jct_ns_mean),
             time(row.jct_ns_median),
             time(row.jct_ns_p99),
+            time(row.first_100_ns_mean),
             time(row.queued_ns_mean),
             time(row.switching_ns_mean),
             time(row.makespan_ns),
             row.util_percent.map_or("-".into(), |percent| format!("{percent:.1} %")),
             row.starts.to_string(),
             row.pauses.to_string(),
+            table::or_dash(row.preemptions),
+            table::or_dash(row.migrations),
+            table::or_dash(row.decision_times.map(|times| Nanos((times.mean_us * 1e3) as u64))),
         ];
         if is_drawn {
             let of = [row.drawn.map(|drawn| drawn.jct_ns_mean), row.drawn.map(|drawn| drawn.makespan_ns)];

@@ -103,6 +103,7 @@ impl Engine<'_> {
             }
             (Phase::Stopping, Settled::Stopped) => {
                 self.roll_back(id, steps);
+                self.jobs[id.0 as usize].stopped_on = self.placed_at(id)?.devices.clone();
                 self.change(id, State::Waiting { since: self.now });
             }
             (Phase::Ending, Settled::Stopped) => {
@@ -121,7 +122,7 @@ impl Engine<'_> {
     /// A job that the policy ended has left. Its steps stay those that it has done, though no later launch has them.
     fn ended_by_policy(&mut self, id: JobId, saved_steps: u64) {
         let job = &mut self.jobs[id.0 as usize];
-        (job.steps, job.steps_at) = (job.steps.max(saved_steps), self.now);
+        job.report(job.steps.max(saved_steps), self.now);
         self.end(id, Ending::ByPolicy);
     }
 
@@ -177,7 +178,7 @@ impl Engine<'_> {
     fn set_steps(&mut self, id: JobId, steps: u64) -> anyhow::Result<()> {
         let job = &mut self.jobs[id.0 as usize];
         ensure!(steps >= job.steps, "its steps went back: the last report was {}", job.steps);
-        (job.steps, job.steps_at) = (steps, self.now);
+        job.report(steps, self.now);
         Ok(())
     }
 
@@ -185,6 +186,6 @@ impl Engine<'_> {
     fn roll_back(&mut self, id: JobId, steps: u64) {
         let job = &mut self.jobs[id.0 as usize];
         job.account.steps_lost += job.steps.saturating_sub(steps);
-        (job.steps, job.steps_at) = (steps, self.now);
+        job.report(steps, self.now);
     }
 }

@@ -1,5 +1,7 @@
 //! Transitions: every change of the state of a job, with what follows for its account and the devices.
 
+use std::collections::BTreeSet;
+
 use super::Engine;
 use crate::{
     cluster::{Action, JobId, Share},
@@ -23,10 +25,12 @@ impl Engine<'_> {
                     share: Share::FULL,
                 };
                 self.change(id, State::Placed(placed));
-                let account = &mut self.jobs[id.0 as usize].account;
-                account.first_start.get_or_insert(self.now);
-                account.starts += 1;
-                self.jobs[id.0 as usize].measured = None;
+                let job = &mut self.jobs[id.0 as usize];
+                job.account.first_start.get_or_insert(self.now);
+                job.account.starts += 1;
+                job.measured = None;
+                let left = std::mem::take(&mut job.stopped_on);
+                job.account.migrations += u32::from(!left.is_empty() && !are_same(&left, devices));
                 self.changes.push(Change::Placed(id));
             }
             Action::Pause { .. } => {
@@ -34,7 +38,10 @@ impl Engine<'_> {
                 self.jobs[id.0 as usize].account.pauses += 1;
             }
             Action::Resume { .. } => self.enter(id, Phase::Resuming),
-            Action::Stop { .. } => self.enter(id, Phase::Stopping),
+            Action::Stop { .. } => {
+                self.enter(id, Phase::Stopping);
+                self.jobs[id.0 as usize].account.stops += 1;
+            }
             Action::End { .. } => match self.jobs[id.0 as usize].state {
                 State::Placed(_) => self.enter(id, Phase::Ending),
                 _ => self.end(id, Ending::ByPolicy),
@@ -119,6 +126,12 @@ pub(super) fn paused(state: &State) -> Option<&[DeviceId]> {
         }
         _ => None,
     }
+}
+
+/// Whether these are the same devices, in any order.
+fn are_same(some: &[DeviceId], others: &[DeviceId]) -> bool {
+    let set = |devices: &[DeviceId]| devices.iter().copied().collect::<BTreeSet<_>>();
+    set(some) == set(others)
 }
 
 fn is_busy(state: &State) -> bool {

@@ -18,7 +18,7 @@ use outcomes::{
 use schema::rows::{Draw, Outcome, Prediction, Status};
 
 use super::{
-    predict::{Chance, simulate_with},
+    predict::{Chance, Simulated, simulate_with},
     run_inputs::RunInputs,
 };
 use crate::{journal::Unrecorded, sim::Drifting};
@@ -87,7 +87,8 @@ fn simulated(inputs: &RunInputs, draw: u32) -> anyhow::Result<(Draw, Vec<Option<
     let seed = inputs.manifest.seed.wrapping_add(u64::from(draw) + 1);
     let truth = Drawn { model: &*inputs.models.truth, seed };
     let course = Box::new(Drifting::new(&inputs.models.drift, seed));
-    let (outcomes, ended) = simulate_with(inputs, Chance { seed, truth: &truth, course }, &mut Unrecorded)?;
+    let chance = Chance { seed, truth: &truth, course };
+    let Simulated { outcomes, ended, .. } = simulate_with(inputs, chance, &mut Unrecorded)?;
     ended?;
     let ok = |row: &Outcome| row.jct_ns.filter(|_| row.status == Status::Ok);
     let jct_ns: Vec<Option<u64>> = outcomes.iter().map(ok).collect();

@@ -34,7 +34,7 @@ pub fn hindsight(run: &RunDir) -> anyhow::Result<(Vec<Outcome>, Vec<MachineSpeed
     let course = Box::new(Hindsight(recorded));
     let chance = Chance { seed: inputs.manifest.seed, truth, course };
     let why = || format!("{} cannot be simulated again", run.path().display());
-    let (outcomes, ended) = simulate_with(&inputs, chance, &mut Unrecorded).with_context(why)?;
-    ended.with_context(why)?;
-    Ok((inputs.with_fair_times(outcomes), speed))
+    let simulated = simulate_with(&inputs, chance, &mut Unrecorded).with_context(why)?;
+    simulated.ended.with_context(why)?;
+    Ok((inputs.with_fair_times(simulated.outcomes), speed))
 }

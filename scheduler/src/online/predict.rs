@@ -3,7 +3,7 @@
 use anyhow::Context as _;
 use model::Throughput;
 use schema::{
-    rows::{self, Draw, Outcome, Prediction},
+    rows::{self, DecisionTimes, Draw, Outcome, Prediction},
     run_dir::RunDir,
     units::Nanos,
 };
@@ -16,7 +16,7 @@ use crate::{
     cluster::ClusterError,
     engine,
     journal::{FirstRefusal, Journal, Unrecorded},
-    policy,
+    policy::{self, Timed},
     sim::{self, Course, Exact, Faults, Sim},
 };
 
@@ -53,7 +53,7 @@ pub fn predict(inputs: &RunInputs, draws: Option<u32>) -> anyhow::Result<Option<
     inputs.check_times().context(why)?;
     let mut unrecorded = Unrecorded;
     let mut refusal = FirstRefusal::new(&mut unrecorded);
-    let (outcomes, ended) = simulate(inputs, &mut refusal).context(why)?;
+    let Simulated { outcomes, ended, .. } = simulate(inputs, &mut refusal).context(why)?;
     if let Err(error) = ended {
         let told = format!("{why}{}{}", refusal.told(), inputs.measure_first());
         return Err(anyhow::Error::new(error).context(told));
@@ -77,8 +77,14 @@ pub(super) struct Chance<'a> {
     pub(super) course: Box<dyn Course + 'a>,
 }
 
-/// The outcomes of a simulation, and the error that ended it early, if any.
-pub(super) type Simulated = (Vec<Outcome>, Result<(), ClusterError>);
+/// The result of a simulation.
+pub struct Simulated {
+    pub outcomes: Vec<Outcome>,
+    /// The error that ended it early, if any.
+    pub ended: Result<(), ClusterError>,
+    /// `None` if the policy was never asked.
+    pub decision_times: Option<DecisionTimes>,
+}
 
 /// Simulates the trace of a run on its cluster.
 ///
@@ -86,8 +92,8 @@ pub(super) type Simulated = (Vec<Outcome>, Result<(), ClusterError>);
 /// Fails if the costs of switches are not known, or the simulation cannot begin.
 pub fn simulate(inputs: &RunInputs, journal: &mut dyn Journal) -> anyhow::Result<Simulated> {
     let (seed, truth) = (inputs.manifest.seed, &*inputs.models.truth);
-    let (outcomes, ended) = simulate_with(inputs, Chance { seed, truth, course: Box::new(Exact) }, journal)?;
-    Ok((inputs.with_fair_times(outcomes), ended))
+    let simulated = simulate_with(inputs, Chance { seed, truth, course: Box::new(Exact) }, journal)?;
+    Ok(Simulated { outcomes: inputs.with_fair_times(simulated.outcomes), ..simulated })
 }
 
 pub(super) fn simulate_with(
@@ -115,8 +121,8 @@ pub(super) fn simulate_with(
     };
     let truth = Box::new(chance.truth);
     let mut sim = Sim::new(&inputs.topology, &inputs.asked, truth, costs, settings)?.on_course(chance.course);
-    let mut policy = policy::build(&scheduling.policy)?;
+    let mut policy = Timed::new(policy::build(&scheduling.policy)?);
     let mut engine = inputs.engine();
-    let ended = engine::run(&mut engine, &mut sim, &mut *policy, journal);
-    Ok((engine.outcomes(), ended.map(drop)))
+    let ended = engine::run(&mut engine, &mut sim, &mut policy, journal).map(drop);
+    Ok(Simulated { outcomes: engine.outcomes(), ended, decision_times: policy.times() })
 }

@@ -47,6 +47,7 @@ mod srsf;
 mod srtf;
 mod synergy;
 mod themis;
+mod timed;
 mod tiresias;
 
 use std::collections::BTreeSet;
@@ -54,6 +55,7 @@ use std::collections::BTreeSet;
 pub use list::{build, names, program, resizes};
 pub use moves::{Move, Moves};
 use schema::units::Nanos;
+pub use timed::Timed;
 
 use crate::{
     cluster::{Action, JobId},

@@ -66,7 +66,33 @@ fn jobs_of_a_trace_run_and_stand_beside_what_was_predicted() {
     assert_eq!(predictions.len(), 6);
     let turns = decision::read(&run.decisions_path()).expect("decisions.jsonl reads back");
     let stops = turns.iter().flat_map(|turn| &turn.actions).filter(|act| matches!(act, Action::Stop { .. }));
-    assert!(stops.count() > 0, "the short ones pass the long ones");
+    let stops = stops.count() as u32;
+    assert!(stops > 0, "the short ones pass the long ones");
+    assert_eq!(outcomes.iter().filter_map(|row| row.stops).sum::<u32>(), stops);
+    for (row, prediction) in outcomes.iter().zip(&predictions) {
+        // The time of step 100 lies between the reports around it.
+        let reports =
+            turns.iter().flat_map(|turn| turn.events.iter().map(move |event| (turn.at_ns.0, event)));
+        let (mut before, mut after) = (row.submit_ns, None);
+        for (at, steps) in reports.filter_map(|(at, event)| Some((at, reported(event, row.job)?))) {
+            match steps {
+                0..100 => before = at,
+                _ if after.is_none() => after = Some(at),
+                _ => {}
+            }
+        }
+        let found = row.first_100_ns.map(|ns| row.submit_ns + ns);
+        assert_eq!(
+            (found.is_some(), prediction.first_100_ns.is_some()),
+            (row.steps >= 100, row.steps >= 100)
+        );
+        assert!(
+            found.is_none_or(|at| (before..=after.unwrap()).contains(&at)),
+            "{row:?}: {before} {after:?}"
+        );
+    }
+    assert!(said.out.contains(&format!("; {stops} preemptions, ")), "{}", said.out);
+    assert!(said.err.contains(" decisions took "), "{}", said.err);
     let end = run.end().expect("end.toml reads").expect("it was written");
     assert_eq!((end.exit_code, end.missing.len()), (0, 0));
     assert!(run.manifest().expect("it reads").scheduling.is_some());
@@ -82,6 +108,20 @@ fn jobs_of_a_trace_run_and_stand_beside_what_was_predicted() {
     assert!(replayed.out.contains("every decision as it was recorded"), "{}", replayed.out);
     let again = door.exits(2, &format!("run trace.csv --policy srtf {ON_TWO}"));
     assert!(again.err.contains("already holds a run"), "{}", again.err);
+}
+
+/// The steps of a job in an event.
+fn reported(event: &Happened, of: JobId) -> Option<u64> {
+    match *event {
+        Happened::Progress { job, steps, .. }
+        | Happened::Settled { job, steps, .. }
+        | Happened::Finished { job, steps }
+            if job == of =>
+        {
+            Some(steps)
+        }
+        _ => None,
+    }
 }
 
 /// Steps take 5 ms, and the trace says 2.5 ms.

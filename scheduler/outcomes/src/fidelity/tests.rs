@@ -32,8 +32,11 @@ fn outcome(name: &str, submit: u64, spent: [u64; 4], switches: [u32; 2], packed:
         busy_share_ns: Some(s(running) - s(packed) / 2),
         alone_ns: None,
         fair_ns: None,
+        first_100_ns: None,
         starts: switches[0],
         pauses: switches[1],
+        stops: Some(0),
+        migrations: Some(0),
         retries: 0,
         steps: 10,
         steps_asked: Some(10),
@@ -140,4 +143,18 @@ fn jobs_that_did_not_end_well_are_named_and_other_traces_are_refused() {
         let error = compare(&predicted, &measured, [None; 2]).unwrap_err().to_string();
         assert!(error.starts_with(message), "{error}");
     }
+}
+
+#[test]
+fn first_steps_are_compared_where_both_sides_have_them() {
+    let first = |name, seconds: Option<u64>| Outcome {
+        first_100_ns: seconds.map(|seconds| seconds * 1_000_000_000),
+        ..outcome(name, 0, [0, 1, 90, 0], [1, 0], 0)
+    };
+    let predicted = [first("a", Some(10)), first("b", Some(30)), first("c", None)];
+    let measured = [first("a", Some(20)), first("b", Some(30)), first("c", Some(1))];
+    let found = compared(&predicted, &measured).first_100.expect("two jobs have both");
+    assert_eq!((found.average.predicted_ns, found.average.measured_ns), (20_000_000_000, 25_000_000_000));
+    assert!((found.median.error_percent + 20.0).abs() < 1e-9);
+    assert_eq!(compared(&predicted[2..], &measured[2..]).first_100, None);
 }

@@ -68,6 +68,22 @@ pub(super) fn show(
             line(what, sides, Error::OfFairness(of), None);
         }
     }
+    if let Some(first) = found.first_100 {
+        for (what, which, of) in [
+            (
+                "first 100 steps, average",
+                first.average,
+                Error::IfKnown(|of| Some(of.first_100?.average.error_percent)),
+            ),
+            (
+                "first 100 steps, median",
+                first.median,
+                Error::IfKnown(|of| Some(of.first_100?.median.error_percent)),
+            ),
+        ] {
+            line(what, times(which), of, None);
+        }
+    }
     line(
         "JCT of a job, median",
         nothing(),

@@ -27,6 +27,9 @@ pub struct Fidelity {
     /// Absent if no job that ended well on both sides has a `fair_ns` on both.
     #[serde(default)]
     pub fairness: Option<Fairness>,
+    /// Absent if no job has the time of its first 100 steps on both sides.
+    #[serde(default)]
+    pub first_100: Option<FirstSteps>,
     /// Absolute errors of single jobs.
     pub job_jct: JobErrors,
     /// Means over jobs, which add up to the error of the average JCT.
@@ -85,6 +88,13 @@ pub struct Utilisation {
 pub struct Fairness {
     pub predicted: FinishTimeFairness,
     pub measured: FinishTimeFairness,
+}
+
+/// The time from arrival until a job had done 100 steps, over the compared jobs that have it on both sides.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FirstSteps {
+    pub average: Times,
+    pub median: Times,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

@@ -47,7 +47,7 @@ pub use export::{Definition, ExportRow, ProgramKind, Split};
 pub use export_step::ExportStep;
 pub use fairness::FinishTimeFairness;
 pub use fidelity::{
-    Arose, Fairness, Fidelity, Hindsight, Intervals, JobErrors, JobFidelity, Times, Utilisation,
+    Arose, Fairness, Fidelity, FirstSteps, Hindsight, Intervals, JobErrors, JobFidelity, Times, Utilisation,
 };
 pub use figure_numbers::{FigureNumbers, Value};
 pub use interference::{Curve, Interference, Side};
@@ -73,7 +73,7 @@ pub use table::{Row, RowError, Writer, read, write};
 pub(crate) use table::{parse, row_error};
 pub use table_file::{TableFile, TableFormat};
 pub use together::TogetherRow;
-pub use totals::Totals;
+pub use totals::{DecisionTimes, Totals};
 
 /// The JSON of rows for `--json`.
 pub fn to_json<T: serde::Serialize>(rows: &T) -> String {

@@ -56,8 +56,15 @@ pub struct Outcome {
     /// as there were jobs during its stay. `jct_ns` over it is the finish-time fairness of the job.
     #[serde(default)]
     pub fair_ns: Option<u64>,
+    /// Time from arrival until it had done 100 steps, interpolated between the two reports around them. It stays
+    /// if these steps are lost later. Absent if it did fewer, and in files without this column.
+    pub first_100_ns: Option<u64>,
     pub starts: u32,
     pub pauses: u32,
+    /// Number of stops by the policy, and of starts after a stop on other devices than before. Absent in files
+    /// without these columns.
+    pub stops: Option<u32>,
+    pub migrations: Option<u32>,
     /// Number of restarts after failures.
     pub retries: u32,
     /// Effective steps, and the requested steps.
@@ -100,6 +107,7 @@ pub struct Prediction {
     pub alone_ns: Option<u64>,
     #[serde(default)]
     pub fair_ns: Option<u64>,
+    pub first_100_ns: Option<u64>,
     pub starts: u32,
     pub pauses: u32,
     pub steps: u64,
@@ -157,6 +165,7 @@ impl From<&Outcome> for Prediction {
             busy_share_ns: outcome.busy_share_ns,
             alone_ns: outcome.alone_ns,
             fair_ns: outcome.fair_ns,
+            first_100_ns: outcome.first_100_ns,
             starts: outcome.starts,
             pauses: outcome.pauses,
             steps: outcome.steps,

@@ -1,5 +1,7 @@
 //! Totals over all jobs of a run of the scheduler: what `sched sim --json` prints, one row per policy.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use super::{draw::DrawnTotals, fairness::FinishTimeFairness};
@@ -29,9 +31,45 @@ pub struct Totals {
     /// Absent if no job has a `fair_ns`.
     #[serde(default)]
     pub fairness: Option<FinishTimeFairness>,
+    /// Time from arrival until a job had done 100 steps, over all jobs that did as many, however they ended.
+    #[serde(default)]
+    pub first_100_ns_mean: Option<u64>,
+    #[serde(default)]
+    pub first_100_ns_median: Option<u64>,
     pub starts: u64,
     pub pauses: u64,
+    /// The number of times that the policy took a job off its devices: stops and pauses. Absent if a row has no
+    /// number of stops.
+    #[serde(default)]
+    pub preemptions: Option<u64>,
+    /// The number of starts after a stop on other devices than before. Absent if a row has none.
+    #[serde(default)]
+    pub migrations: Option<u64>,
     pub steps_lost: u64,
+    /// Present if the policy was asked just now. No file has it, because it differs from run to run.
+    #[serde(default)]
+    pub decision_times: Option<DecisionTimes>,
     /// Present if the trace was simulated with draws.
     pub drawn: Option<DrawnTotals>,
+}
+
+/// How long a policy took to decide, in microseconds of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DecisionTimes {
+    /// The number of decisions.
+    pub decisions: u64,
+    pub mean_us: f64,
+    /// The 99th percentile over decisions.
+    pub p99_us: f64,
+    pub max_us: f64,
+}
+
+impl fmt::Display for DecisionTimes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let DecisionTimes { decisions, mean_us, p99_us, max_us } = self;
+        write!(
+            f,
+            "{decisions} decisions took {mean_us:.0} us on average, p99 {p99_us:.0} us, most {max_us:.0} us"
+        )
+    }
 }
