@@ -4,7 +4,7 @@ use schema::rows::Warnings;
 
 use crate::{
     FittedModel, Prediction, Question, Subject, Table, Throughput,
-    packing::{Classified, PackingClasses},
+    packing::{Classified, PackingClasses, UseAlone},
 };
 
 /// The time of a job alone is that of the rows of a table. Without a row it is that of the first fitted model that has an answer,
@@ -49,5 +49,9 @@ impl PackingClasses for KnownOrFitted {
     /// That of the first model that knows the job.
     fn class(&self, job: &Subject<'_>) -> Option<Classified> {
         self.fitted.iter().find_map(|model| model.interference()?.class(job))
+    }
+
+    fn use_alone(&self, job: &Subject<'_>) -> Option<UseAlone> {
+        self.fitted.iter().find_map(|model| model.interference()?.use_alone(job))
     }
 }

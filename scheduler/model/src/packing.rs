@@ -35,10 +35,24 @@ pub struct Classified {
     pub path: Vec<String>,
 }
 
+/// What a job was measured to use alone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct UseAlone {
+    /// The share of time in which its device is busy, from 0 to 1.
+    pub busy: f64,
+    /// The peak of the memory of its largest rank. `None` if it was not measured.
+    pub peak_memory_bytes: Option<u64>,
+}
+
 /// A classifier of jobs.
 pub trait PackingClasses: Sync {
     /// The class of a job. `None` if it was not measured alone.
     fn class(&self, job: &Subject<'_>) -> Option<Classified>;
+
+    /// What a job uses alone. `None` if it was not measured.
+    fn use_alone(&self, _job: &Subject<'_>) -> Option<UseAlone> {
+        None
+    }
 }
 
 /// Fits a tree to the jobs that were measured in pairs, and finds its errors. The mode is time slicing if jobs were measured under it,

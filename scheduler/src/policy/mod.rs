@@ -21,6 +21,7 @@ mod gain;
 mod gavel;
 mod gittins;
 mod greedy;
+mod horus;
 mod in_order;
 mod in_rounds;
 mod las;

@@ -11,6 +11,7 @@ mod elastic_baselines;
 mod endings;
 mod exec;
 mod gavel;
+mod horus;
 mod invariants;
 mod losses;
 mod lucid;

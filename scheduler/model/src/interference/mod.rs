@@ -20,7 +20,7 @@ use self::mode::{Mode, Row};
 pub(crate) use self::terms::{Alone, known_of_all};
 use crate::{
     Question, Subject,
-    packing::{self, Classified, PackingClasses},
+    packing::{self, Classified, PackingClasses, UseAlone},
 };
 
 /// What was measured of a job beside others on its devices. Jobs are named by their places in a list.
@@ -181,5 +181,9 @@ impl PackingClasses for Interference {
     fn class(&self, job: &Subject<'_>) -> Option<Classified> {
         let place = self.place(job)?;
         self.fit.classes.as_ref().map(|classes| packing::classify(&classes.nodes, &self.members[place].alone))
+    }
+
+    fn use_alone(&self, job: &Subject<'_>) -> Option<UseAlone> {
+        Some(self.members[self.place(job)?].alone.of_device())
     }
 }
