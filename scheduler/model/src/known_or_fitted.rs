@@ -4,7 +4,7 @@ use schema::rows::Warnings;
 
 use crate::{
     FittedModel, Prediction, Question, Subject, Table, Throughput,
-    packing::{Classified, PackingClasses, UsedAlone},
+    packing::{Classified, PackingClasses, UseAlone},
 };
 
 /// The time of a job alone is that of the rows of a table. Without a row it is that of the first fitted model that has an answer,
@@ -51,7 +51,7 @@ impl PackingClasses for KnownOrFitted {
         self.fitted.iter().find_map(|model| model.interference()?.class(job))
     }
 
-    fn alone(&self, job: &Subject<'_>) -> Option<UsedAlone> {
-        self.fitted.iter().find_map(|model| model.interference()?.alone(job))
+    fn use_alone(&self, job: &Subject<'_>) -> Option<UseAlone> {
+        self.fitted.iter().find_map(|model| model.interference()?.use_alone(job))
     }
 }

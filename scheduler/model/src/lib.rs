@@ -45,7 +45,7 @@ pub use learning_curve::{LearningCurve, MeasuredConfiguration, widest};
 pub use load::{Load, LoadErrors, Predicted, walk_load};
 pub use memory::{MemoryModel, MemorySetting};
 pub use observation::Observation;
-pub use packing::{Classified, PackingClass, PackingClasses, UsedAlone};
+pub use packing::{Classified, PackingClass, PackingClasses, UseAlone};
 pub use priors::{Parts, Prior};
 pub use published::{forward_s, published};
 pub use setting::{Placement, Setting};

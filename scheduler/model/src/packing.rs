@@ -35,13 +35,13 @@ pub struct Classified {
     pub path: Vec<String>,
 }
 
-/// What a job uses while it has its devices for itself.
+/// What a job was measured to use alone.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct UsedAlone {
-    /// The part of the time in which it keeps its devices busy, from 0 to 1.
+pub struct UseAlone {
+    /// The share of time in which its device is busy, from 0 to 1.
     pub busy: f64,
-    /// The peak of its memory on a device.
-    pub memory_bytes: Option<u64>,
+    /// The peak of the memory of its largest rank. `None` if it was not measured.
+    pub peak_memory_bytes: Option<u64>,
 }
 
 /// What is known of jobs that decides which of them are packed.
@@ -50,7 +50,7 @@ pub trait PackingClasses: Sync {
     fn class(&self, job: &Subject<'_>) -> Option<Classified>;
 
     /// What a job uses alone. `None` if it was not measured.
-    fn alone(&self, _job: &Subject<'_>) -> Option<UsedAlone> {
+    fn use_alone(&self, _job: &Subject<'_>) -> Option<UseAlone> {
         None
     }
 }

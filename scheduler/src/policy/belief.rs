@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, fmt};
 
-use model::{Prediction, Question, Subject};
+use model::{Prediction, Question, Subject, UseAlone};
 use schema::{plan::Plan, units::Nanos};
 
 use crate::{
@@ -79,6 +79,16 @@ pub(super) fn step_with(view: &View<'_>, job: JobId, node: &Node, cpus: u16) -> 
 /// The same under another plan, on the devices of that plan and of this type.
 pub(super) fn step_under(view: &View<'_>, job: JobId, plan: Plan, device_type: &str) -> Option<Prediction> {
     alone(view, job, (Some(plan), plan.ranks()), Some(device_type))
+}
+
+/// What a job was measured to use alone, on the devices that it asks for or the first that it may use. `None` if it was not measured.
+pub(super) fn use_alone(view: &View<'_>, job: JobId) -> Option<UseAlone> {
+    let asked = view.asked_by(job);
+    let workload = asked.what.workload();
+    let is_wanted =
+        |node: &&Node| asked.device_type.as_ref().is_none_or(|wanted| *wanted == node.device_type);
+    let node = view.topology.nodes_for(&asked.virtual_cluster).find(is_wanted)?;
+    view.known.classes?.use_alone(&asked.subject(&workload, asked.plan, view.topology, &node.device_type))
 }
 
 fn alone(

@@ -3,9 +3,9 @@
 use anyhow::{Context as _, bail, ensure};
 
 use super::{
-    Policy, antman, divided::Divided, elastic, elastic_fifo, exec, fifo, gandiva, gavel, gittins, in_order,
-    in_rounds, las, lucid, optimus, packing_fifo, pollux_fixed_batch, qssf, rubick, sia, sjf, srsf, srtf,
-    synergy, themis, tiresias,
+    Policy, antman, divided::Divided, elastic, elastic_fifo, exec, fifo, gandiva, gavel, gittins, horus,
+    in_order, in_rounds, las, lucid, optimus, packing_fifo, pollux_fixed_batch, qssf, rubick, sia, sjf, srsf,
+    srtf, synergy, themis, tiresias,
 };
 
 struct Entry {
@@ -73,6 +73,7 @@ const POLICIES: &[Entry] = &[
             each(move || tiresias::Tiresias::new(settings.clone()))
         })
     },
+    Entry::new("horus-stand-in", |_| each(horus::Horus::default)),
     Entry::new("packing-fifo", |_| each(packing_fifo::PackingFifo::default)),
     Entry { resizes: true, ..Entry::new("elastic-fifo", |_| each(elastic_fifo::ElasticFifo::new)) },
     Entry {
@@ -215,6 +216,7 @@ mod tests {
             "themis:every=6m",
             "tiresias",
             "tiresias:1h/4h:promote=8",
+            "horus-stand-in",
             "packing-fifo",
             "synergy",
             "synergy:every=1h",

@@ -22,6 +22,7 @@ mod gandiva;
 mod gavel;
 mod gittins;
 mod greedy;
+mod horus;
 mod in_order;
 mod in_rounds;
 mod kinds;

@@ -208,6 +208,7 @@ fn every_policy_decides_the_same_on_a_testbed_as_on_a_simulated_cluster() {
         "gavel:objective=max-throughput:space-sharing=on:every=4s",
         "tiresias:10s",
         "tiresias:5s/30s:promote=2",
+        "horus-stand-in",
         "packing-fifo",
         "synergy:every=7s",
         "antman:keep=0.85",

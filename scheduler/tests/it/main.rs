@@ -13,6 +13,7 @@ mod exec;
 mod fast_forward;
 mod gandiva;
 mod gavel;
+mod horus;
 mod invariants;
 mod losses;
 mod lucid;

@@ -4,6 +4,7 @@ use fastrand::Rng;
 use jobs::plans::Judgement;
 use model::{
     BeliefError, Classified, PackingClass, PackingClasses, Prediction, Question, Subject, Throughput,
+    UseAlone,
 };
 use scheduler::{
     engine,
@@ -77,6 +78,10 @@ impl PackingClasses for Classes {
             _ => return None,
         };
         Some(Classified { class, path: Vec::new() })
+    }
+
+    fn use_alone(&self, job: &Subject<'_>) -> Option<UseAlone> {
+        Some(UseAlone { busy: weight(job), peak_memory_bytes: None })
     }
 }
 

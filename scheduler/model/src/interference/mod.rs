@@ -20,7 +20,7 @@ use self::mode::{Mode, Row};
 pub(crate) use self::terms::{Alone, known_of_all};
 use crate::{
     Question, Subject,
-    packing::{self, Classified, PackingClasses, UsedAlone},
+    packing::{self, Classified, PackingClasses, UseAlone},
 };
 
 /// What was measured of a job beside others on its devices. Jobs are named by their places in a list.
@@ -183,8 +183,7 @@ impl PackingClasses for Interference {
         self.fit.classes.as_ref().map(|classes| packing::classify(&classes.nodes, &self.members[place].alone))
     }
 
-    fn alone(&self, job: &Subject<'_>) -> Option<UsedAlone> {
-        let of = &self.fit.jobs[self.place(job)?];
-        Some(UsedAlone { busy: of.busy, memory_bytes: of.peak_memory_bytes })
+    fn use_alone(&self, job: &Subject<'_>) -> Option<UseAlone> {
+        Some(self.members[self.place(job)?].alone.of_device())
     }
 }

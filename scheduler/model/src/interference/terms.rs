@@ -2,6 +2,8 @@
 
 use schema::interference_fit::{AloneFeature, InterferenceTerm, JobAlone, TermName};
 
+use crate::packing::UseAlone;
+
 /// What a job does alone, as the model needs it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Alone {
@@ -14,9 +16,10 @@ pub(crate) struct Alone {
     pub(super) memory_mib: Option<f64>,
 }
 
+const MIB: f64 = 1048576.0;
+
 impl Alone {
     pub(crate) fn of(job: &JobAlone) -> Alone {
-        const MIB: f64 = 1048576.0;
         Alone {
             busy: job.busy,
             step_s: job.step_ns as f64 / 1e9,
@@ -24,6 +27,12 @@ impl Alone {
             traffic: job.traffic,
             memory_mib: job.peak_memory_bytes.map(|bytes| bytes as f64 / MIB),
         }
+    }
+
+    /// What the job uses of its device.
+    pub(super) fn of_device(&self) -> UseAlone {
+        let peak_memory_bytes = self.memory_mib.map(|mib| (mib * MIB).round() as u64);
+        UseAlone { busy: self.busy, peak_memory_bytes }
     }
 
     /// The value of a feature; `None` if it was not measured.

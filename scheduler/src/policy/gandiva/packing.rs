@@ -7,7 +7,7 @@
 //! moves there, if that takes no longer than a quantum.
 
 use super::{
-    super::search::Standing,
+    super::{belief::use_alone, search::Standing},
     Gandiva,
     residents::{Group, is_up, waits},
 };
@@ -113,24 +113,13 @@ impl Gandiva {
 }
 
 fn busy(view: &View<'_>, job: JobId) -> Busy {
-    used_alone(view, job).map_or(u64::MAX, |used| (used.busy * 1e6) as u64)
+    use_alone(view, job).map_or(u64::MAX, |used| (used.busy * 1e6) as u64)
 }
 
 /// Whether the peaks of memory of a job and a group add up to at most the memory of a device, as far as they are known.
 fn fit(view: &View<'_>, job: JobId, host: &Group) -> bool {
     let node = &view.topology.nodes()[view.topology.node_of(host.devices[0]).0 as usize];
     let Some(memory) = node.facts.device_memory_bytes else { return true };
-    let of = |job: JobId| used_alone(view, job).and_then(|used| used.memory_bytes).unwrap_or(0);
+    let of = |job: JobId| use_alone(view, job).and_then(|used| used.peak_memory_bytes).unwrap_or(0);
     host.members.iter().map(|member| of(*member)).sum::<u64>() + of(job) <= memory
-}
-
-/// What a job uses alone on its devices, or on those that it asks for.
-fn used_alone(view: &View<'_>, job: JobId) -> Option<model::UsedAlone> {
-    let asked = view.asked_by(job);
-    let workload = asked.what.workload();
-    let is_wanted = |node: &&crate::topology::Node| {
-        asked.device_type.as_ref().is_none_or(|wanted| *wanted == node.device_type)
-    };
-    let node = view.topology.nodes_for(&asked.virtual_cluster).find(is_wanted)?;
-    view.known.classes?.alone(&asked.subject(&workload, asked.plan, view.topology, &node.device_type))
 }

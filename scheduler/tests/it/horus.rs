@@ -1,0 +1,79 @@
+//! The stand-in for Horus: jobs share a device if they keep it busy for at most all of the time, and fit.
+
+use model::{Classified, PackingClasses, Subject, UseAlone};
+use scheduler::{
+    engine::{self, Engine},
+    job::{JobRequest, Payload},
+    sim::{Named, Settings, Sim},
+    topology::Topology,
+    view::Known,
+};
+use schema::{
+    cluster::NodeFacts,
+    decision::{Action, DeviceId, Turn},
+    manifest::AlikeNodes,
+    units::Nanos,
+};
+
+use crate::support::{Own, SECOND, asked, built};
+
+/// The batch of a job is the percent of the time for which it keeps a device busy, and its memory in bytes. Nothing is known of a
+/// batch of 7.
+struct ByBatch;
+
+impl PackingClasses for ByBatch {
+    fn class(&self, _job: &Subject<'_>) -> Option<Classified> {
+        None
+    }
+
+    fn use_alone(&self, job: &Subject<'_>) -> Option<UseAlone> {
+        let batch = job.global_batch.filter(|batch| *batch != 7)?;
+        Some(UseAlone { busy: f64::from(batch) / 100.0, peak_memory_bytes: Some(batch.into()) })
+    }
+}
+
+/// The device and the second at which each job was started, on two devices. Jobs arrive a second apart and run for 100 s.
+fn starts(batches: &[u32], device_memory_bytes: Option<u64>) -> Vec<(u64, u32)> {
+    let job = |(id, batch): (u32, &u32)| JobRequest {
+        what: Payload::Training { workload: "lstm".into(), global_batch: Some(*batch) },
+        ..asked(id, u64::from(id) * SECOND, 1, 100, SECOND)
+    };
+    let jobs: Vec<JobRequest> = (0..).zip(batches).map(job).collect();
+    let facts = NodeFacts { device_memory_bytes, ..NodeFacts::default() };
+    let nodes = AlikeNodes { nodes: 1, devices: 2, device_type: "GPU".into(), virtual_cluster: None, facts };
+    let topology = Topology::simulated(&[nodes]);
+    let (truth, costs) = (Own { slowdown: 1.0 }, Named::constant(Nanos::ZERO));
+    let mut sim =
+        Sim::new(&topology, &jobs, Box::new(truth), &costs, Settings::default()).expect("all is known");
+    let known = Known { classes: Some(&ByBatch), ..Known::default() };
+    let mut engine = Engine::new(&topology, &jobs, truth, engine::Settings::default()).knowing(known);
+    let mut turns: Vec<Turn> = Vec::new();
+    engine::run(&mut engine, &mut sim, &mut *built("horus-stand-in"), &mut turns).expect("every job ends");
+    let mut starts = vec![(0, 0); jobs.len()];
+    for turn in &turns {
+        for action in &turn.actions {
+            if let Action::Start { job, devices, .. } = action {
+                let [DeviceId(device)] = devices[..] else { panic!("one device") };
+                starts[job.0 as usize] = (turn.at_ns.0 / SECOND, device);
+            }
+        }
+    }
+    starts
+}
+
+#[test]
+fn the_smallest_sum_that_is_at_most_one_is_chosen() {
+    // The third job is beside the second, with 80 %, and the fourth would be busy for 105 % beside the first.
+    assert_eq!(starts(&[60, 50, 30, 45], None), [(0, 0), (1, 1), (2, 1), (100, 0)]);
+    // Of equals the first.
+    assert_eq!(starts(&[50, 50, 50, 40], None), [(0, 0), (1, 1), (2, 0), (3, 1)]);
+    // Of a job of which nothing is known, no pack is made.
+    assert_eq!(starts(&[60, 50, 7], None), [(0, 0), (1, 1), (100, 0)]);
+    assert_eq!(starts(&[7, 50, 20], None), [(0, 0), (1, 1), (2, 1)]);
+}
+
+#[test]
+fn jobs_that_do_not_fit_are_not_packed() {
+    assert_eq!(starts(&[60, 50, 30], Some(80)), [(0, 0), (1, 1), (2, 1)]);
+    assert_eq!(starts(&[60, 50, 30], Some(79)), [(0, 0), (1, 1), (100, 0)]);
+}
