@@ -14,6 +14,8 @@
 
 use std::collections::BTreeSet;
 
+use model::UseAlone;
+
 use super::{
     Decision, Policy,
     belief::use_alone,
@@ -73,5 +75,45 @@ impl Horus {
             }
         }
         best
+    }
+}
+
+/// Whether the peaks of two jobs fit into the memory of a device. An unknown memory holds them, and an unknown peak fits in none that
+/// is known.
+fn fits(memory_bytes: Option<u64>, jobs: [UseAlone; SEATS]) -> bool {
+    let Some(memory) = memory_bytes else { return true };
+    let peaks: Option<Vec<u64>> = jobs.iter().map(|job| job.peak_memory_bytes).collect();
+    peaks.is_some_and(|peaks| peaks.iter().sum::<u64>() <= memory)
+}
+
+impl Policy for Horus {
+    fn decide(&mut self, view: &View<'_>) -> Decision {
+        self.refresh(view);
+        let mut draft = view.draft();
+        let mut actions = self.queue.start(view, &mut draft);
+        let mut reasons = Vec::new();
+        if !actions.is_empty() {
+            reasons.push(format!("{} first in the queue", actions.len()));
+        }
+        let may_pack = view.jobs_per_device as usize >= SEATS;
+        while let Some(head) = self.queue.head(view).filter(|_| may_pack) {
+            let Some((other, busy)) = self.partner(view, &draft, head) else { break };
+            let devices = view.job(other).placed().map(|placed| placed.devices.clone()).unwrap_or_default();
+            draft.take_cpus(&devices, view.asked_by(head).cpus);
+            actions.push(start(view, head, devices));
+            let [name, beside] = [head, other].map(|job| &view.asked_by(job).name);
+            reasons.push(format!("{name} beside {beside}: busy {:.0} % of the time", busy * 100.0));
+            self.queue.took(head);
+            self.queue.watch(other);
+            self.alone.remove(&other);
+            self.packs.add([other, head], [None; SEATS]);
+        }
+        Decision { actions, wake_at: None, reason: reasons.join("; ") }
+    }
+
+    fn explain(&self, view: &View<'_>, job: JobId) -> String {
+        let Some(pack) = self.packs.of(job) else { return self.queue.explain(view, job, "arrival") };
+        let names: Vec<&str> = pack.beside(job).map(|other| &*view.asked_by(other).name).collect();
+        format!("it is packed with {}", names.join(", "))
     }
 }
