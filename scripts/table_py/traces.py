@@ -144,7 +144,7 @@ def make_testbed_elastic(of: Settings, folder: pathlib.Path, seed: int) -> Calla
     model = once(of.out / "testbed-elastic" / "model.json", fit)
     sources = f"tables,{model}"
     wrong = ["--belief-error", TESTBED_ERROR, "--seed", seed]
-    known = ["--table", RUBICK / "fresh", "--machine", RUBICK / "machine.toml", "--progress-every", "1s"]
+    known = ["--table", RUBICK / "fresh", "--machine", RUBICK / "machine.toml", "--progress-every", "500ms"]
     trace = RUBICK / "rubick" / "inputs" / "trace.csv"
     return lambda policy: [trace, "--cluster", "1x2", *known, "--truth", sources, "--model", sources, *wrong]
 
@@ -157,7 +157,7 @@ SHORT = {
     "pollux-fixed-batch": "pollux-fixed-batch:every=5s",
     "synergy": "synergy:every=5s",
     "lucid": "lucid:load-bin=20s:busy=1",
-    "gandiva": "gandiva:quantum=2s",
+    "gandiva": "gandiva:quantum=5s",
 }
 
 TRACES = [
@@ -185,7 +185,7 @@ TRACES = [
         "the error of what policies believe, and the costs of switches",
         {"together", "intervals"},
         SHORT,
-        "1s",
+        "500ms",
         make_testbed,
         lambda of: LUCID / "trace.csv",
         has_pictures=True,
@@ -195,7 +195,7 @@ TRACES = [
         "the error of what policies believe, and the costs of switches",
         {"elastic", "classes", "cores"},
         SHORT,
-        "1s",
+        "500ms",
         make_testbed_elastic,
         lambda of: RUBICK / "rubick" / "inputs" / "trace.csv",
         has_pictures=True,
