@@ -237,7 +237,7 @@ impl Policy for Gandiva {
         let has_left = self.refresh(view, &mut reasons);
         self.judge(view, &sampled, &mut reasons);
         self.place(view, &mut reasons);
-        if self.settings.migrates && self.queue.is_empty() && (has_left || is_turn) {
+        if self.settings.slices && self.queue.is_empty() && (has_left || is_turn) {
             self.migrate(view, is_turn, &mut reasons);
         }
         self.note_free(view);

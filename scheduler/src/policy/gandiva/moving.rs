@@ -1,6 +1,7 @@
 //! Migration (Gandiva, section 3.2.2): jobs are given other devices, and go on there from a checkpoint.
 //!
-//! * A suspended job moves where its devices would be less loaded: to free devices, or to those of fewer others. On one node, devices may
+//! * A suspended job moves where its devices would be less loaded: to free devices, or to those of fewer others. With `migrate=off` it
+//!   moves within its nodes only, as the paper resumes a job on any devices of its server. On one node, devices may
 //!   have a load that differs by one job for ever. A job that has got less of the time than those on the other devices, by [`LAG`]
 //!   quanta, then takes turns there, so that the jobs of a node get equal parts.
 //! * A job on more nodes than it needs moves to one that has room.
@@ -32,7 +33,7 @@ impl Gandiva {
     /// Moves jobs. Those that become suspended or wait take part in the next turn on their new devices.
     pub(super) fn migrate(&mut self, view: &View<'_>, is_turn: bool, reasons: &mut Vec<String>) {
         self.balance(view, reasons);
-        if is_turn {
+        if is_turn && self.settings.migrates {
             self.gather(view, reasons);
             self.defragment(view, reasons);
         }
@@ -87,7 +88,8 @@ impl Gandiva {
                 devices,
             ))
         };
-        let found = view.occupancy.nodes_in(pool).filter_map(on_node).min();
+        let is_near = |node: &NodeId| self.settings.migrates || own_nodes.contains(node);
+        let found = view.occupancy.nodes_in(pool).filter(is_near).filter_map(on_node).min();
         found.map(|(load, _, _, devices)| (load, devices))
     }
 
