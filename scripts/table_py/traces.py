@@ -81,7 +81,7 @@ def make_philly(of: Settings, folder: pathlib.Path, seed: int) -> Callable:
 
     trace = once(folder / "trace.csv", write)
     cluster = f"{PHILLY_NODES}x{PHILLY_DEVICES_PER_NODE}"
-    return lambda policy: [trace, "--cluster", cluster, "--switch-cost", "62s", "--seed", seed]
+    return lambda policy: [trace, "--cluster", cluster, "--switch-cost", "62s", "--resume-cost", "1s", "--seed", seed]
 
 
 def make_venus(of: Settings, folder: pathlib.Path, seed: int) -> Callable:
@@ -107,7 +107,7 @@ def make_venus(of: Settings, folder: pathlib.Path, seed: int) -> Callable:
         cluster = stage if policy.startswith("lucid") else whole / "cluster.toml"
         sources = ["--truth", f"trace,{fitted}", "--model", f"trace,{fitted}"]
         history = ["--history", whole / str(seed) / "history.csv"]
-        return [trace, "--cluster", cluster, "--switch-cost", "40s,9:60s", "--seed", seed, *history, *sources]
+        return [trace, "--cluster", cluster, "--switch-cost", "40s,9:60s", "--resume-cost", "1s", "--seed", seed, *history, *sources]
 
     return arguments
 
@@ -124,7 +124,7 @@ def make_mt(of: Settings, folder: pathlib.Path, seed: int) -> Callable:
     trace = once(shared / "trace.csv", lambda path: run(of.sched, "trace", "import", "--format", "rubick", workload, "--out", path))
     cluster = SCRIPTS / "rubick_py" / "a800.toml"
     sources = ["--truth", truth, "--model", belief]
-    return lambda policy: [trace, "--cluster", cluster, "--switch-cost", "78s", "--progress-every", "60s", "--seed", seed, *sources]
+    return lambda policy: [trace, "--cluster", cluster, "--switch-cost", "78s", "--resume-cost", "1s", "--progress-every", "60s", "--seed", seed, *sources]
 
 
 # What policies believe on the traces of the testbed is wrong by this standard deviation on the log scale.

@@ -64,6 +64,10 @@ pub(super) struct Rules {
     /// 60 s from 9 devices on.
     #[arg(long, value_name = "TIME[,DEVICES:TIME..]")]
     pub(super) switch_cost: Option<Named>,
+    /// The cost of a resumption after a pause, for jobs without a measurement [default: that of --switch-cost]. A job that is paused keeps
+    /// its process, so that it goes on sooner than one that is started again.
+    #[arg(long, value_name = "TIME", value_parser = above_zero, requires = "switch_cost")]
+    pub(super) resume_cost: Option<Duration>,
     /// The number of simulations with drawn times, from which predictions have 95 % intervals.
     ///
     /// Each simulation draws step times and slowdowns within the intervals of the tables, a drift of the machine as large as that
@@ -156,11 +160,13 @@ impl Rules {
             counts_cpus: true,
             host_cores: None,
             switch_cost_from: Vec::new(),
+            resume_cost_s: None,
             fast_forward: None,
             simulated: None,
         };
         if let Some(named) = &self.switch_cost {
             named.record(&mut scheduling);
+            scheduling.resume_cost_s = seconds(self.resume_cost);
         }
         Ok(scheduling)
     }

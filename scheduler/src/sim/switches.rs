@@ -187,12 +187,14 @@ impl SwitchCosts for Measured {
 pub struct Named {
     /// By the number of devices from which on it holds. There is one for 1.
     from: BTreeMap<u32, Nanos>,
+    /// The cost of a resumption, if it is another one.
+    resume: Option<Nanos>,
 }
 
 impl Named {
     /// A cost for any number of devices.
     pub fn constant(cost: Nanos) -> Named {
-        Named { from: BTreeMap::from([(1, cost)]) }
+        Named { from: BTreeMap::from([(1, cost)]), resume: None }
     }
 
     /// The cost in a manifest. `None` if the user gave none.
@@ -200,6 +202,7 @@ impl Named {
         let mut named = Named::constant(Nanos::from_secs_f64(scheduling.switch_cost_s?));
         let more = scheduling.switch_cost_from.iter();
         named.from.extend(more.map(|from| (from.devices, Nanos::from_secs_f64(from.cost_s))));
+        named.resume = scheduling.resume_cost_s.map(Nanos::from_secs_f64);
         Some(named)
     }
 
@@ -239,6 +242,7 @@ impl FromStr for Named {
 impl SwitchCosts for Named {
     fn cost(&self, _: &Subject<'_>, devices: u32, of: Cost, _: &mut dyn FnMut() -> f64) -> Option<Nanos> {
         Some(match of {
+            Cost::Resume if self.resume.is_some() => self.resume?,
             Cost::Restart | Cost::Resume => *self.from.range(..=devices.max(1)).next_back()?.1,
             Cost::Start | Cost::Pause | Cost::Checkpoint | Cost::Stop => Nanos::ZERO,
         })
@@ -270,6 +274,8 @@ mod tests {
     use schema::{calibration::Measured as Number, device::Device};
 
     use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
 
     fn row(job: &str, devices: u32, part: Switch, ms: [u64; 3]) -> RestartRow {
         let [value, ci_lo, ci_hi] = ms.map(|ms| ms * 1_000_000);
@@ -347,6 +353,10 @@ mod tests {
             [1, 8, 9, 16, 17, 400].map(|devices| cost(&named, devices).map(|ns| ns / 1_000_000_000));
         assert_eq!(seconds, [40, 40, 60, 60, 120, 120].map(Some));
         assert_eq!("62s".parse(), Ok(Named::constant(Nanos(62_000_000_000))));
+        let both = Named { resume: Some(Nanos(SECOND)), ..named.clone() };
+        let resume = |named: &Named| named.cost(&job, 9, Cost::Resume, &mut || 0.0);
+        assert_eq!((resume(&named), resume(&both)), (Some(Nanos(60 * SECOND)), Some(Nanos(SECOND))));
+        assert_eq!(cost(&both, 9), Some(60 * SECOND));
         for (text, message) in [
             ("40s,60s", "'60s' is not DEVICES:COST, such as 9:60s for 9 devices and more"),
             ("40s,1:60s", "'1:60s' is not DEVICES:COST"),

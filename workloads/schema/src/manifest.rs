@@ -107,6 +107,9 @@ pub struct Scheduling {
     /// The costs of switches of jobs with more devices, if they differ.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub switch_cost_from: Vec<SwitchCostFrom>,
+    /// The cost of a resumption after a pause of a job that was not calibrated; if absent, that of a switch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resume_cost_s: Option<f64>,
     /// Present if steps of jobs were skipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fast_forward: Option<FastForward>,
