@@ -134,6 +134,7 @@ fn jobs(folder: &Path) -> PathBuf {
         counts_cpus: false,
         host_cores: None,
         switch_cost_from: Vec::new(),
+        resume_cost_s: None,
         fast_forward: None,
         simulated: Some(Simulated { nodes, ..Simulated::default() }),
     })))
