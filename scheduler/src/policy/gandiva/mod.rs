@@ -51,6 +51,9 @@ use crate::{
     view::{Change, View},
 };
 
+/// The turns in a row at which the start of a job is refused before it waits until another one ends.
+const REFUSALS: u32 = 3;
+
 pub(super) struct Gandiva {
     settings: Settings,
     turns: Rounds,
@@ -65,6 +68,8 @@ pub(super) struct Gandiva {
     kind_of: BTreeMap<JobId, Kind>,
     /// Jobs of which an action was refused since the last turn. They are left out until the next one.
     refused: BTreeSet<JobId>,
+    /// The turns in a row at which the start of a job was refused.
+    refusals: BTreeMap<JobId, u32>,
     /// By device, since when it has no resident. `None` for others and for lost devices.
     free_since: Vec<Option<Nanos>>,
 }
@@ -82,6 +87,7 @@ impl Gandiva {
             kinds: Kinds::default(),
             kind_of: BTreeMap::new(),
             refused: BTreeSet::new(),
+            refusals: BTreeMap::new(),
             free_since: Vec::new(),
         }
     }
@@ -94,11 +100,17 @@ impl Gandiva {
                 Change::Waits(job) if !self.residents.has(job) => self.enqueue(view, job),
                 Change::Ended(job) => {
                     has_left |= self.leave(view, job);
+                    // It may have been in the way of the others.
+                    self.refusals.clear();
                     self.queue.remove(&(Reverse(view.asked_by(job).priority), job));
                     self.kind_of.remove(&job);
                     self.refused.remove(&job);
                     self.trials.forget(job);
                 }
+                Change::Settled(job) => {
+                    self.refusals.remove(&job);
+                }
+                Change::Back(_) => self.refusals.clear(),
                 Change::Lost(device) => {
                     for job in self.residents.on(device).clone() {
                         self.leave(view, job);
@@ -146,12 +158,20 @@ impl Gandiva {
         }
     }
 
+    /// Whether starts of a job were refused so often that it waits until another one ends.
+    fn is_barred(&self, job: JobId) -> bool {
+        self.refusals.get(&job).is_some_and(|refusals| *refusals >= REFUSALS)
+    }
+
     /// A job that cannot be put beside others is not packed with such jobs again. Any other is left alone until the next turn.
     fn was_refused(&mut self, view: &View<'_>, job: JobId, reasons: &mut Vec<String>) {
         let is_packed = self.residents.members(job).count() > 1;
         if is_packed && !is_up(view, job) {
             reasons.push(format!("{} cannot run beside others", view.asked_by(job).name));
             self.unpack(view, job);
+        } else if waits(view, job) {
+            *self.refusals.entry(job).or_default() += 1;
+            self.shrink_to_asked(view, job);
         }
         self.refused.insert(job);
     }
@@ -212,7 +232,7 @@ impl Gandiva {
 
     /// Whether time changes what happens next: groups take turns, or jobs wait that are placed otherwise after some time.
     fn goes_on(&self, view: &View<'_>) -> bool {
-        let suspended = |(job, _): (JobId, _)| !is_up(view, job);
+        let suspended = |(job, _): (JobId, _)| !is_up(view, job) && !self.is_barred(job);
         // A job for which the devices that are left never suffice waits for a change.
         let relaxes = |(_, job): &(Reverse<i32>, JobId)| match view.job(*job).state {
             State::Waiting { since } => view.now - since < self.settings.relax,

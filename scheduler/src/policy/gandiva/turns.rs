@@ -83,7 +83,8 @@ impl Gandiva {
 
     /// Whether a group has no turn, because an action on one of its jobs was refused since the last one.
     fn is_skipped(&self, view: &View<'_>, group: &Group) -> bool {
-        group.members.iter().any(|job| self.refused.contains(job) && !is_up(view, *job))
+        let is_out = |job: &JobId| self.refused.contains(job) || self.is_barred(*job);
+        group.members.iter().any(|job| is_out(job) && !is_up(view, *job))
     }
 
     /// Whether a job can be suspended and go on later without a loss of work.
