@@ -250,11 +250,11 @@ impl Policy for Gandiva {
         self.residents.prepare(view);
         self.residents.count(view);
         let is_turn = self.turns.begins(view);
+        let sampled = self.rates.refresh(view);
+        let has_left = self.refresh(view, &mut reasons);
         if is_turn {
             self.refused.clear();
         }
-        let sampled = self.rates.refresh(view);
-        let has_left = self.refresh(view, &mut reasons);
         self.judge(view, &sampled, &mut reasons);
         self.place(view, &mut reasons);
         if self.settings.slices && self.queue.is_empty() && (has_left || is_turn) {
