@@ -12,10 +12,11 @@
 //! The paper looks at a job from outside, by the minima of its memory; here jobs report their steps, so that the policy needs reports of
 //! progress. Without them jobs take turns and migrate, and are neither packed nor grown. The utilisation by which the paper orders jobs
 //! is that of the model of the run, if it has one. The paper does not give the time until a job grows, the length of a trial, nor what
-//! a negligible loss by migration is: they are `idle` one quantum, at least `reports` 5 samples in up to one quantum without
+//! a negligible loss by migration is: they are `idle` one quantum, at least `reports` 5 laps in up to one quantum without
 //! the end of a slice, and `moves` 3 % of the time. A job resumes on the devices on which it was suspended, unless it moves, which is a restart
 //! from a checkpoint.
 
+mod explain;
 mod growth;
 mod moving;
 mod packing;
@@ -250,12 +251,12 @@ impl Policy for Gandiva {
         self.residents.prepare(view);
         self.residents.count(view);
         let is_turn = self.turns.begins(view);
-        let sampled = self.rates.refresh(view);
+        let lapped = self.rates.refresh(view);
         let has_left = self.refresh(view, &mut reasons);
         if is_turn {
             self.refused.clear();
         }
-        self.judge(view, &sampled, &mut reasons);
+        self.judge(view, &lapped, &mut reasons);
         self.place(view, &mut reasons);
         if self.settings.slices && self.queue.is_empty() && (has_left || is_turn) {
             self.migrate(view, is_turn, &mut reasons);
@@ -281,39 +282,6 @@ impl Policy for Gandiva {
     }
 
     fn explain(&self, view: &View<'_>, job: JobId) -> String {
-        if matches!(view.job(job).state, State::Ended { .. }) {
-            return String::new();
-        }
-        let Some(resident) = self.residents.get(job) else {
-            let place = self.queue.iter().position(|(_, other)| *other == job);
-            return place.map_or_else(String::new, |place| {
-                format!(
-                    "it is number {} of {} in the queue; no node of its affinity has room",
-                    place + 1,
-                    self.queue.len()
-                )
-            });
-        };
-        let names: Vec<String> =
-            resident.devices.iter().map(|device| view.topology.name_of(*device)).collect();
-        let others: BTreeSet<JobId> =
-            resident.devices.iter().flat_map(|device| self.residents.on(*device)).copied().collect();
-        let mut says = vec![match others.len() - 1 {
-            0 => format!("it has {} for itself", names.join(", ")),
-            _ => format!("it takes turns on {} with {}", names.join(", "), beside(view, &others, job)),
-        }];
-        says.push(format!(
-            "it ran {:.1} s there by its weight of {}",
-            resident.served_s,
-            view.asked_by(job).weight
-        ));
-        says.extend(self.explain_pack(view, job));
-        says.join("; ")
+        explain::text(self, view, job)
     }
-}
-
-/// The names of the other jobs.
-fn beside(view: &View<'_>, jobs: &BTreeSet<JobId>, job: JobId) -> String {
-    let others = jobs.iter().filter(|other| **other != job);
-    others.map(|other| &*view.asked_by(*other).name).collect::<Vec<_>>().join(", ")
 }

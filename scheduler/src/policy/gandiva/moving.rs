@@ -11,6 +11,8 @@
 //! `moves` of the time since its first start. A job whose cost of a restart is not known does not move once it has started, and one that
 //! has not started moves for nothing. A job does not go back to devices with which it was slower.
 
+use schema::suspension::Suspension;
+
 use super::{
     super::elastic::restart_s,
     Gandiva,
@@ -20,6 +22,7 @@ use super::{
 };
 use crate::{
     cluster::JobId,
+    job::Phase,
     topology::{DeviceId, NodeId},
     view::View,
 };
@@ -225,8 +228,11 @@ impl Gandiva {
             .is_some_and(|cost_s| f64::from(account.starts) * cost_s <= self.settings.moves * age_s)
     }
 
-    /// The time that it costs a job to move. `None` if it takes no checkpoint, or if the time is not known.
+    /// The time that it costs a job to move. `None` if it cannot be saved now, or if the time is not known.
     fn restart_s(&self, view: &View<'_>, job: JobId) -> Option<f64> {
-        restart_s(view, job).filter(|_| view.asked_by(job).takes_no_checkpoint.is_none())
+        let is_paused = view.job(job).placed().is_some_and(|placed| placed.phase == Phase::Paused);
+        // What `cuda-checkpoint` has moved to the host is saved from its device, which others may use.
+        let is_out = is_paused && view.suspension == Suspension::CudaCheckpoint;
+        restart_s(view, job).filter(|_| view.asked_by(job).takes_no_checkpoint.is_none() && !is_out)
     }
 }

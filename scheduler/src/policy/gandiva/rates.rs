@@ -1,10 +1,10 @@
 //! The rates at which jobs do their steps, from their own reports, and the comparison of two rates.
 //!
 //! A rate holds for conditions: the devices, the plan, and the jobs that run beside the job there. Conditions come again when jobs take
-//! turns, and their reports count together. A sample is the time of a step between two reports of one stretch in which the job ran
-//! without a break; a stretch begins with its first report, because the first steps after a start are slower. The rate is the geometric
-//! mean of the last samples, and its interval that of Student's t for independent samples, and at least one step over all of them,
-//! because reports count whole steps.
+//! turns, and what was measured under them counts together. A lap is the time of at least [`STEPS`] steps between two reports in which
+//! the job ran without a break. Laps begin with the first report after a start, a resumption or a change beside the job, because the
+//! first steps are slower. The rate is the geometric mean of the last laps. Its interval is that of Student's t for independent laps, and
+//! at least one step over all of them, because reports count whole steps.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -18,9 +18,9 @@ use crate::{
     view::{Change, View},
 };
 
-/// Samples that are kept, so that a rate is not of the distant past.
-const SAMPLES: usize = 20;
-/// A report of fewer steps since the last sample is added to the next, because it counts whole steps.
+/// The number of laps that are kept, so that a rate is not of the distant past.
+const LAPS: usize = 20;
+/// A report of fewer steps is added to the next, because reports count whole steps.
 const STEPS: u64 = 5;
 
 /// The conditions under which a job runs.
@@ -44,11 +44,11 @@ pub(super) struct Ratio {
 pub(super) struct Rate {
     pub(super) per_s: f64,
     pub(super) relative: f64,
-    pub(super) samples: usize,
+    pub(super) laps: usize,
 }
 
 #[derive(Debug, Default)]
-struct Samples {
+struct Laps {
     /// The steps and the time of each.
     of: VecDeque<(u64, Nanos)>,
 }
@@ -65,7 +65,7 @@ struct Mark {
 #[derive(Debug, Default)]
 pub(super) struct Rates {
     marks: BTreeMap<JobId, Mark>,
-    of: BTreeMap<JobId, BTreeMap<Conditions, Samples>>,
+    of: BTreeMap<JobId, BTreeMap<Conditions, Laps>>,
 }
 
 impl Conditions {
@@ -99,12 +99,12 @@ impl Conditions {
 }
 
 impl Rates {
-    /// Adds the reports among the changes of a view. Returns the jobs that have a new sample.
+    /// Adds the reports among the changes of a view. Returns the jobs that have a new lap.
     pub(super) fn refresh(&mut self, view: &View<'_>) -> Vec<JobId> {
-        let mut sampled = Vec::new();
+        let mut lapped = Vec::new();
         for change in view.changes {
             match *change {
-                Change::Progressed(job) if self.add_report(view, job) => sampled.push(job),
+                Change::Progressed(job) if self.add_report(view, job) => lapped.push(job),
                 Change::Ended(job) => {
                     self.marks.remove(&job);
                     self.of.remove(&job);
@@ -112,7 +112,7 @@ impl Rates {
                 _ => {}
             }
         }
-        sampled
+        lapped
     }
 
     fn add_report(&mut self, view: &View<'_>, job: JobId) -> bool {
@@ -130,10 +130,10 @@ impl Rates {
                     return false;
                 }
                 (mark.steps, mark.at) = (steps, at);
-                let samples = self.of.entry(job).or_default().entry(conditions).or_default();
-                samples.of.push_back((done, passed));
-                if samples.of.len() > SAMPLES {
-                    samples.of.pop_front();
+                let laps = self.of.entry(job).or_default().entry(conditions).or_default();
+                laps.of.push_back((done, passed));
+                if laps.of.len() > LAPS {
+                    laps.of.pop_front();
                 }
                 true
             }
@@ -147,25 +147,25 @@ impl Rates {
         }
     }
 
-    /// The rate of a job under these conditions. `None` with fewer than two samples.
+    /// The rate of a job under these conditions. `None` with fewer than two laps.
     pub(super) fn of(&self, job: JobId, conditions: &Conditions) -> Option<Rate> {
-        let samples = &self.of.get(&job)?.get(conditions)?.of;
+        let laps = &self.of.get(&job)?.get(conditions)?.of;
         let each: Vec<f64> =
-            samples.iter().map(|(steps, passed)| *steps as f64 / passed.as_secs_f64()).collect();
+            laps.iter().map(|(steps, passed)| *steps as f64 / passed.as_secs_f64()).collect();
         let interval = between_launches(&each)?;
-        let steps: u64 = samples.iter().map(|(steps, _)| steps).sum();
+        let steps: u64 = laps.iter().map(|(steps, _)| steps).sum();
         let relative = ((interval.hi / interval.lo).ln() / 2.0).max(1.0 / steps as f64);
-        Some(Rate { per_s: interval.estimate, relative, samples: samples.len() })
+        Some(Rate { per_s: interval.estimate, relative, laps: laps.len() })
     }
 
-    /// The rate of a job alone on its devices, on whichever of these numbers of devices it ran last: the first of its conditions
-    /// without other jobs that has as many samples.
+    /// The rate of a job alone on this number of devices: of all of its conditions without other jobs, that with the most laps, if they
+    /// are at least as many as `least`.
     pub(super) fn alone(&self, job: JobId, devices: usize, least: usize) -> Option<Rate> {
         let is_alone =
             |conditions: &&Conditions| conditions.beside.is_empty() && conditions.devices.len() == devices;
         let known =
             self.of.get(&job)?.keys().filter(is_alone).filter_map(|conditions| self.of(job, conditions));
-        known.filter(|rate| rate.samples >= least).max_by_key(|rate| rate.samples)
+        known.filter(|rate| rate.laps >= least).max_by_key(|rate| rate.laps)
     }
 }
 

@@ -91,17 +91,17 @@ impl Gandiva {
             let resident = self.residents.get(*job)?;
             let beside = jobs.iter().copied().filter(|other| other != job);
             let conditions = Conditions::new(&resident.devices, resident.plan, beside);
-            let packed = self.rates.of(*job, &conditions).filter(|rate| rate.samples >= least)?;
+            let packed = self.rates.of(*job, &conditions).filter(|rate| rate.laps >= least)?;
             Some(packed.over(&self.rates.alone(*job, resident.devices.len(), least)?))
         };
         let each: Option<Vec<Ratio>> = jobs.iter().map(of).collect();
         Some(Ratio::sum(each?))
     }
 
-    /// Judges the packs and moves of jobs of which a new sample came in.
-    pub(super) fn judge(&mut self, view: &View<'_>, sampled: &[JobId], reasons: &mut Vec<String>) {
+    /// Judges the packs and moves of jobs of which a lap was added.
+    pub(super) fn judge(&mut self, view: &View<'_>, lapped: &[JobId], reasons: &mut Vec<String>) {
         let mut judged = BTreeSet::new();
-        for &job in sampled {
+        for &job in lapped {
             judged
                 .extend(self.residents.members(job).filter(|member| self.trials.packs.contains_key(member)));
             self.judge_move(view, job, reasons);
@@ -154,15 +154,14 @@ impl Gandiva {
         let Some(trial) = self.trials.moves.get(&job) else { return };
         let Some(resident) = self.residents.get(job) else { return };
         let now = Conditions::new(&resident.devices, resident.plan, []);
-        let Some(after) = self.rates.of(job, &now).filter(|rate| rate.samples >= self.settings.reports)
-        else {
+        let Some(after) = self.rates.of(job, &now).filter(|rate| rate.laps >= self.settings.reports) else {
             return;
         };
         let ratio = after.over(&trial.before);
         let name = &view.asked_by(job).name;
         let Ratio { value, half_width } = ratio;
         if !ratio.is_below(1.0) {
-            if ratio.is_above(1.0) || after.samples >= 2 * self.settings.reports {
+            if ratio.is_above(1.0) || after.laps >= 2 * self.settings.reports {
                 reasons.push(format!(
                     "{name} stays on its devices: {value:.3} ± {half_width:.3} times as fast as before"
                 ));

@@ -92,6 +92,8 @@ impl Gandiva {
         let asked = view.asked_by(job);
         match view.suspension {
             Suspension::Checkpoint => asked.takes_no_checkpoint.is_none(),
+            // It moves the memory of one process.
+            Suspension::CudaCheckpoint if asked.devices > 1 => false,
             _ => !matches!(asked.pausing, Pausing::Impossible(_)),
         }
     }
