@@ -1,4 +1,4 @@
-//! A launch of a calibration, which is told what to do step by step.
+//! A launch of a calibration, to which each command is given when the last one is answered.
 
 use std::path::PathBuf;
 

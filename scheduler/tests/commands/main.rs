@@ -15,6 +15,7 @@ mod interference;
 mod kill;
 mod lacking;
 mod lucid;
+mod migrations;
 mod output;
 mod plan;
 mod predict;

@@ -44,7 +44,7 @@ use super::{
     Decision, Policy,
     elastic::Rounds,
     kinds::{Kind, Kinds},
-    search::{Searches, Standing},
+    search::{Rule, Searches, Standing},
 };
 use crate::{
     cluster::{Action, JobId},
@@ -231,6 +231,21 @@ impl Gandiva {
         ended.into_iter().map(|(job, _)| job).collect()
     }
 
+    /// Whether nothing happened but reports of progress that concern nothing besides rates. Most decisions of a run are of this sort.
+    fn are_only_reports(&self, view: &View<'_>) -> bool {
+        let is_report = |change: &Change| matches!(change, Change::Progressed(_) | Change::Believed(_));
+        // A job grows when its rate becomes known.
+        let grows =
+            || self.settings.grows && self.residents.iter().any(|(job, _)| view.asked_by(job).elastic);
+        let searches = self.settings.search != Rule::default();
+        !view.changes.is_empty() && view.changes.iter().all(is_report) && !searches && !grows()
+    }
+
+    fn wakes_at(&mut self, view: &View<'_>, is_turn: bool) -> Option<Nanos> {
+        let goes_on = self.goes_on(view);
+        [self.turns.next(is_turn, goes_on), self.next_growth(view)].into_iter().flatten().min()
+    }
+
     /// Whether time changes what happens next: groups take turns, or jobs wait that are placed otherwise after some time.
     fn goes_on(&self, view: &View<'_>) -> bool {
         let suspended = |(job, _): (JobId, _)| !is_up(view, job) && !self.is_barred(job);
@@ -257,6 +272,9 @@ impl Policy for Gandiva {
             self.refused.clear();
         }
         self.judge(view, &lapped, &mut reasons);
+        if reasons.is_empty() && !is_turn && self.are_only_reports(view) {
+            return Decision { wake_at: self.wakes_at(view, is_turn), ..Decision::default() };
+        }
         self.place(view, &mut reasons);
         if self.settings.slices && self.queue.is_empty() && (has_left || is_turn) {
             self.migrate(view, is_turn, &mut reasons);
@@ -276,9 +294,7 @@ impl Policy for Gandiva {
         if reasons.is_empty() && is_turn && !actions.is_empty() {
             reasons.push("turns".into());
         }
-        let next_turn = self.turns.next(is_turn, self.goes_on(view));
-        let wake_at = [next_turn, self.next_growth(view)].into_iter().flatten().min();
-        Decision { actions, wake_at, reason: reasons.join("; ") }
+        Decision { actions, wake_at: self.wakes_at(view, is_turn), reason: reasons.join("; ") }
     }
 
     fn explain(&self, view: &View<'_>, job: JobId) -> String {

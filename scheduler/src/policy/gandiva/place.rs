@@ -150,17 +150,15 @@ impl Gandiva {
         })
     }
 
-    /// How busy a device would be for a job: the weight of the residents of its priority or a higher one, and of all. A resident that runs
-    /// exclusively leaves it nothing.
+    /// How busy a device would be for a job: the weight of the residents of its priority or a higher one, and of all. A resident of a higher
+    /// priority or one that runs exclusively leaves it nothing.
     pub(super) fn load(&self, view: &View<'_>, device: DeviceId, job: JobId) -> Load {
         let own = view.asked_by(job).priority;
         let mut load: Load = (0, 0);
         for &other in self.residents.on(device).iter().filter(|other| **other != job) {
             let asked = view.asked_by(other);
-            let weight = match self.searches.standing(other) {
-                Standing::Favoured => EXCLUSIVE,
-                _ => asked.weight,
-            };
+            let is_exclusive = asked.priority > own || self.searches.standing(other) == Standing::Favoured;
+            let weight = if is_exclusive { EXCLUSIVE } else { asked.weight };
             load.0 = load.0.saturating_add(if asked.priority >= own { weight } else { 0 });
             load.1 = load.1.saturating_add(weight);
         }

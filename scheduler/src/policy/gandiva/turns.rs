@@ -29,12 +29,11 @@ impl Gandiva {
         let mut groups = self.residents.groups(view);
         groups.retain(|group| group.members.iter().all(|job| !ended.contains(job)));
         groups.retain(|group| !self.has(group, Standing::Held));
-        groups.sort_by_cached_key(Group::key);
-        // Of equal priority, those that go on come first.
         // Of equal priority, the best members of searches come first, and then those that go on.
-        groups.sort_by_key(|group| {
+        groups.sort_by_cached_key(|group| {
             let is_favoured = self.has(group, Standing::Favoured);
-            (Reverse(group.priority), !is_favoured, !self.keeps_devices(view, group, is_turn))
+            let goes_on = self.keeps_devices(view, group, is_turn);
+            (Reverse(group.priority), !is_favoured, !goes_on, group.key())
         });
         let mut taken: BTreeSet<DeviceId> = BTreeSet::new();
         let mut chosen = BTreeSet::new();

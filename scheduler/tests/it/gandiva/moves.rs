@@ -1,0 +1,76 @@
+//! Migration.
+
+use scheduler::topology::Topology;
+use schema::{placement::Placement, units::Nanos};
+
+use super::{APART, HEAVY, World, ends, job, reasons, starts};
+use crate::support::SECOND;
+
+#[test]
+fn a_suspended_job_moves_to_devices_that_become_free() {
+    // The first two jobs are on the first device and the second; the third shares that of the first.
+    let jobs = [job(0, HEAVY, (0, 1, 60)), job(1, HEAVY, (0, 1, 20)), job(2, HEAVY, (1, 1, 60))];
+    let (turns, outcomes) = World::node(2).run("gandiva:quantum=4s:pack=off", &jobs);
+    let moved: Vec<_> = starts(&turns).into_iter().filter(|(at, job, _)| *job == 2 && *at > 19.0).collect();
+    assert_eq!(moved.iter().map(|(_, _, devices)| devices.clone()).collect::<Vec<_>>(), [vec![1]]);
+    let ends = ends(&outcomes);
+    // From 20 s on each of the two has a device; by then they have shared the first for 19 s.
+    assert!(ends[0] < 71.5 && ends[2] < 72.5, "{ends:?}");
+    // Without migration, it moves within its node only.
+    for (per_node, starts_of_all) in [(2, 4), (1, 3)] {
+        let world = World::new(Topology::uniform(2, per_node, "GPU"));
+        let (turns, _) = world.run("gandiva:quantum=4s:pack=off:migrate=off", &jobs);
+        assert_eq!(starts(&turns).len(), starts_of_all, "{per_node}");
+    }
+}
+
+#[test]
+fn a_job_on_two_nodes_moves_to_one_that_has_room_and_back_if_it_is_slower() {
+    let world = World { placement: Placement::Spread, ..World::new(Topology::uniform(4, 2, "GPU")) };
+    for (batch, moves) in [(HEAVY, 1), (APART, 2)] {
+        // The pair has one device of each node until the second job leaves the first node.
+        let jobs = [
+            job(0, HEAVY, (0, 1, 10)),
+            job(1, HEAVY, (0, 1, 30)),
+            job(2, HEAVY, (0, 1, 200)),
+            job(3, batch, (12, 2, 100)),
+        ];
+        let (turns, outcomes) = world.run("gandiva:quantum=5s:moves=1:grow=off", &jobs);
+        let of_pair: Vec<Vec<u32>> = starts(&turns)
+            .into_iter()
+            .filter(|(_, job, _)| *job == 3)
+            .map(|(_, _, devices)| devices)
+            .collect();
+        assert_eq!(of_pair.len(), 1 + moves, "{batch}: {of_pair:?}");
+        assert_eq!(of_pair[1].iter().map(|device| device / 2).collect::<Vec<_>>(), [0, 0], "{of_pair:?}");
+        let end = ends(&outcomes)[3];
+        if batch == HEAVY {
+            // 18 s at 1 / 1.5 of the speed, and the rest at full speed.
+            assert!((117.5..=119.0).contains(&end), "{end}");
+        } else {
+            assert_eq!(of_pair[2], of_pair[0]);
+            assert_eq!(reasons(&turns, "goes back").len(), 1, "it is not tried again");
+        }
+    }
+}
+
+#[test]
+fn a_node_that_is_mostly_free_is_emptied() {
+    let world = World::new(Topology::uniform(8, 4, "GPU"));
+    // Four jobs fill the first node, and the fifth is alone on the second. When one of the four ends, the fifth takes its device.
+    let mut jobs: Vec<_> = (0..5).map(|id| job(id, HEAVY, (0, 1, if id == 2 { 10 } else { 100 }))).collect();
+    jobs.push(job(5, HEAVY, (30, 4, 10)));
+    let (turns, outcomes) = world.run("gandiva:quantum=5s:moves=1", &jobs);
+    let of = |job: u32| -> Vec<Vec<u32>> {
+        starts(&turns).into_iter().filter(|(_, of, _)| *of == job).map(|(_, _, devices)| devices).collect()
+    };
+    assert_eq!(of(4), [vec![4], vec![2]]);
+    assert_eq!(of(5), [vec![4, 5, 6, 7]], "the second node is whole again");
+    assert!((ends(&outcomes)[5] - 40.0).abs() < 0.1);
+    // A move costs 2 s, which is 3 % of the time when the job has run for 67 s.
+    let world = World { cost: Nanos(2 * SECOND), ..world };
+    let (turns, _) = world.run("gandiva:quantum=5s", &jobs[..5]);
+    let of_last: Vec<f64> =
+        starts(&turns).into_iter().filter(|(_, job, _)| *job == 4).map(|(at, _, _)| at).collect();
+    assert!(of_last.len() == 2 && (67.0..76.0).contains(&of_last[1]), "{of_last:?}");
+}
