@@ -8,7 +8,7 @@ use std::{
 use schema::{
     calibration::Calibration,
     decision,
-    rows::{self, Curve, Interference, Measurement, Outcome, Part, Prediction, Row, Summary},
+    rows::{self, Curve, Interference, Measurement, Outcome, Part, Prediction, Row, Skip, Summary},
     trace::Trace,
 };
 
@@ -126,6 +126,7 @@ fn the_record_is_read() {
                 "outcomes.csv" => rows::read::<Outcome>(&path).err(),
                 "predictions.csv" => rows::read::<Prediction>(&path).err(),
                 "parts.csv" => rows::read::<Part>(&path).err(),
+                "skips.csv" => rows::read::<Skip>(&path).err(),
                 "trace.csv" => Trace::read(&path).err(),
                 "decisions.jsonl" => decision::read(&path).err(),
                 "machine.toml" => {
