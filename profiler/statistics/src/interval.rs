@@ -225,7 +225,10 @@ mod tests {
             (0..100).map(|index| if slow(index) { 2_000 } else { 1_000 }).collect()
         };
         let regular = within_launch_mean(&steps(|index| index % 5 == 4)).expect("a hundred steps");
-        assert_eq!((regular.lo, regular.estimate, regular.hi), (1_200.0, 1_200.0, 1_200.0));
+        // The logarithms of equal means may differ by a rounding error from their mean.
+        for end in [regular.lo, regular.estimate, regular.hi] {
+            assert_close(end, 1_200.0);
+        }
         let once = within_launch_mean(&steps(|index| index == 42)).expect("a hundred steps");
         let half_width = 2.093_024_1 * 1.2_f64.ln() / 20.0;
         assert_close(once.estimate, 1_010.0);
