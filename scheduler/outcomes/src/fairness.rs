@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn the_mean_number_of_jobs_is_that_of_every_instant() {
-        // Three jobs leave and come at one instant, one stays for ever, and there is none at first.
+        // Three jobs leave and come at one instant, one stays for ever, and no job is there at first.
         let stays = [(3, Some(9)), (3, Some(5)), (5, Some(20)), (5, None), (9, Some(10))];
         let present = Present::new(&stays);
         let jobs_at = |at: u64| {

@@ -247,7 +247,7 @@ fn cell(
     })
 }
 
-/// How much of a run was skipped, and what was not.
+/// How much of a run was skipped, and why other steps were executed.
 fn skipped(forwarded: &Forwarded, outcomes: &[Outcome]) -> String {
     let Forwarded { jumps, skipped_ns, steps, waited } = forwarded;
     let all: u64 = outcomes.iter().map(|row| row.steps).sum();

@@ -73,7 +73,7 @@ impl RunInputs {
             let mut devices = self.manifest.devices.iter().map(|facts| &facts.device);
             if let Some(cores) = devices.find(|device| !matches!(device, Device::Cuda(_))) {
                 bail!(
-                    "--suspend {suspension} moves the memory of GPUs, and {cores} is none; suspend jobs by step-gate, pause or checkpoint"
+                    "--suspend {suspension} moves the memory of GPUs, and {cores} is not a GPU; suspend jobs by step-gate, pause or checkpoint"
                 );
             }
             let has_ranks = |asked: &&JobRequest| asked.devices > 1 && !asked.elastic;

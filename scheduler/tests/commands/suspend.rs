@@ -228,9 +228,13 @@ fn what_is_wrong_with_a_way_is_said_before_anything_starts() {
         (
             2,
             "run trace.csv --device cpu:0 --suspend cuda-checkpoint",
-            "--suspend cuda-checkpoint moves the memory of GPUs, and cpu:0 is none; suspend jobs by step-gate, pause or checkpoint",
+            "--suspend cuda-checkpoint moves the memory of GPUs, and cpu:0 is not a GPU; suspend jobs by step-gate, pause or checkpoint",
         ),
-        (2, "sim trace.csv --device cpu:0 --switch-cost 1s --suspend cuda-checkpoint", "and cpu:0 is none"),
+        (
+            2,
+            "sim trace.csv --device cpu:0 --switch-cost 1s --suspend cuda-checkpoint",
+            "and cpu:0 is not a GPU",
+        ),
         (
             2,
             "sim pair.csv --cluster 1x2 --switch-cost 1s --suspend cuda-checkpoint",

@@ -44,6 +44,7 @@ use super::{
     Decision, Policy,
     elastic::Rounds,
     kinds::{Kind, Kinds},
+    ranking::Need,
     search::{Rule, Searches, Standing},
 };
 use crate::{
@@ -159,7 +160,7 @@ impl Gandiva {
         }
     }
 
-    /// Whether starts of a job were refused so often that it waits until another one ends.
+    /// Whether a job waits until another one ends, because its starts were refused at [`REFUSALS`] turns in a row.
     fn is_barred(&self, job: JobId) -> bool {
         self.refusals.get(&job).is_some_and(|refusals| *refusals >= REFUSALS)
     }
@@ -179,8 +180,8 @@ impl Gandiva {
 
     /// Gives devices to jobs in the queue.
     fn place(&mut self, view: &View<'_>, reasons: &mut Vec<String>) {
-        // The sizes and types for which there was nothing: others like them would find nothing either.
-        let mut in_vain: BTreeSet<(u32, Option<&String>, &str, bool)> = BTreeSet::new();
+        // The needs for which no devices were found. Jobs with the same needs would find none either.
+        let mut in_vain = BTreeSet::new();
         for (_, job) in self.queue.clone() {
             let asked = view.asked_by(job);
             if !waits(view, job) {
@@ -192,7 +193,8 @@ impl Gandiva {
                 _ => Nanos::ZERO,
             };
             let relaxed = waited >= self.settings.relax;
-            let like = (asked.devices, asked.device_type.as_ref(), &*asked.virtual_cluster, relaxed);
+            let (virtual_cluster, can_rest) = (&*asked.virtual_cluster, self.can_suspend(view, job));
+            let like = (Need::of(view, job), virtual_cluster, asked.priority, can_rest, relaxed);
             if self.refused.contains(&job) || in_vain.contains(&like) {
                 continue;
             }

@@ -126,7 +126,7 @@ impl Gavel {
         (actions, reasons.join("; "))
     }
 
-    /// The leases in the order in which they are granted: by priority, and then those for what is left.
+    /// The leases in the order in which they are granted: by priority, and then leases for the devices that are left.
     fn wishes(&self, view: &View<'_>, open: &BTreeSet<JobId>) -> Vec<Lease> {
         let order = self.accounts.in_order(view.now);
         let mut wishes: Vec<Lease> = order.iter().map(|(lease, _)| *lease).collect();
