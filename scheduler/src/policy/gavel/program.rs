@@ -1,11 +1,10 @@
 //! The linear programs of Gavel: the fractions of time for which jobs have devices.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    panic::{AssertUnwindSafe, catch_unwind},
-};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use microlp::{ComparisonOp, OptimizationDirection, Problem, Variable};
+use microlp::{ComparisonOp, OptimizationDirection, Problem, Solution, Variable};
+
+use super::{FEW_JOBS, configurations::Configurations};
 
 /// Jobs, and the units in which they can be run.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -30,11 +29,51 @@ pub(super) type Fractions = Vec<f64>;
 
 /// What a program maximises.
 #[derive(Clone, Copy, Debug)]
-enum Goal<'a> {
+pub(super) enum Goal<'a> {
     /// The smallest ratio of the throughput of a job to what it needs.
     Ratio { needs: &'a [f64] },
     /// The sum of the throughputs of jobs times their weights. Each job has at least what it needs.
     Sum { weights: &'a [f64], needs: &'a [f64] },
+}
+
+impl<'a> Goal<'a> {
+    pub(super) fn is_ratio(self) -> bool {
+        matches!(self, Goal::Ratio { .. })
+    }
+
+    pub(super) fn needs(self) -> &'a [f64] {
+        let (Goal::Ratio { needs } | Goal::Sum { needs, .. }) = self;
+        needs
+    }
+
+    pub(super) fn weight(self, job: usize) -> f64 {
+        match self {
+            Goal::Ratio { .. } => 0.0,
+            Goal::Sum { weights, .. } => weights[job],
+        }
+    }
+
+    /// The sum of the throughputs of all jobs times their weights.
+    pub(super) fn worth(self, throughputs: &[f64]) -> f64 {
+        throughputs.iter().enumerate().map(|(job, throughput)| self.weight(job) * throughput).sum()
+    }
+
+    /// Adds that a job has what it needs, or `ratio` times that. `of` has its throughput by variable.
+    pub(super) fn add_need(
+        self,
+        problem: &mut Problem,
+        of: impl Iterator<Item = (Variable, f64)>,
+        need: f64,
+        ratio: Option<Variable>,
+    ) {
+        if need > 0.0 {
+            // Divided by the need, the coefficients of all jobs are about as large.
+            let mut row: Vec<(Variable, f64)> =
+                of.map(|(variable, speed)| (variable, speed / need)).collect();
+            row.extend(ratio.map(|ratio| (ratio, -1.0)));
+            problem.add_constraint(&row, ComparisonOp::Ge, if ratio.is_some() { 0.0 } else { 1.0 });
+        }
+    }
 }
 
 /// Remaining work and times of a job, from which its finish-time fairness follows. All are in seconds.
@@ -65,12 +104,10 @@ impl Program {
     /// The relative amount by which the second of two programs may fall short of the optimum of the first, so that errors in the
     /// arithmetic of the solver do not make it infeasible.
     const SLACK: f64 = 1e-7;
-    /// The relative gain of rho below which it is not improved further.
-    const PRECISE: f64 = 1e-7;
-    /// The number of odd sets after which a program is taken as it is.
-    const CUTS: usize = 500;
-    /// The most programs that are solved to improve rho. A few are enough.
-    const IMPROVEMENTS: usize = 30;
+    /// The part by which jobs can have more than they need for a rho at which the search ends.
+    const PRECISE: f64 = 1e-6;
+    /// The most programs that are solved for the smallest rho.
+    const TRIES: usize = 40;
 
     /// The fractions with the largest smallest throughput, in multiples of what each job needs, and of these the ones with the
     /// largest sum. Returns the smallest multiple with them.
@@ -78,10 +115,14 @@ impl Program {
     /// # Errors
     /// Fails if the solver does.
     pub(super) fn max_min(&self, needs: &[f64]) -> Result<(f64, Fractions), String> {
-        let (ratio, _) = self.solve(Goal::Ratio { needs })?;
+        self.max_min_among(needs, &mut Configurations::default())
+    }
+
+    fn max_min_among(&self, needs: &[f64], found: &mut Configurations) -> Result<(f64, Fractions), String> {
+        let (ratio, _) = self.solve(Goal::Ratio { needs }, found)?;
         let weights: Vec<f64> = needs.iter().map(|need| 1.0 / need).collect();
         let least: Vec<f64> = needs.iter().map(|need| need * ratio * (1.0 - Program::SLACK)).collect();
-        let (_, fractions) = self.solve(Goal::Sum { weights: &weights, needs: &least })?;
+        let (_, fractions) = self.solve(Goal::Sum { weights: &weights, needs: &least }, found)?;
         Ok((ratio, fractions))
     }
 
@@ -90,14 +131,16 @@ impl Program {
     /// # Errors
     /// Fails if the solver does.
     pub(super) fn max_sum(&self, weights: &[f64]) -> Result<(f64, Fractions), String> {
-        self.solve(Goal::Sum { weights, needs: &vec![0.0; self.jobs] })
+        let needs = vec![0.0; self.jobs];
+        self.solve(Goal::Sum { weights, needs: &needs }, &mut Configurations::default())
     }
 
-    /// The fractions with the smallest largest finish-time fairness, and of these those with the largest sum of throughputs, each over what its job
-    /// needs for that. Returns the largest rho with them. `isolated` has the throughputs on isolated shares.
+    /// The fractions with the smallest largest finish-time fairness, and of these those with the largest sum of throughputs, each over
+    /// what its job needs for that. Returns the largest rho with them. `isolated` has the throughputs on isolated shares.
     ///
-    /// A rho can be reached if every job can have the throughput that it needs for it. The program for the largest multiple of
-    /// these needs has an answer whose largest rho is smaller, unless the multiple is 1: then no smaller one can be reached.
+    /// A rho can be reached if every job can have the throughput that it needs for it: if the largest multiple of these needs is
+    /// at least 1. The smallest such rho lies between that of jobs that end now and that of equal parts of isolated shares, and is
+    /// found by false position with the modification of Illinois (Dowell and Jarratt, BIT 1971).
     ///
     /// # Errors
     /// Fails if the solver does.
@@ -106,96 +149,47 @@ impl Program {
         finishes: &[Finish],
         isolated: &[f64],
     ) -> Result<(f64, Fractions), String> {
-        let most = |throughputs: &[f64]| {
-            let rho = finishes.iter().zip(throughputs).map(|(finish, throughput)| finish.rho(*throughput));
-            rho.fold(0.0, f64::max)
-        };
-        let mut rho = most(isolated);
-        for _ in 0..Program::IMPROVEMENTS {
-            let needs: Vec<f64> = finishes.iter().map(|finish| finish.need(rho)).collect();
-            let (_, fractions) = self.solve(Goal::Ratio { needs: &needs })?;
-            let better = most(&self.throughputs(&fractions));
-            let gain = rho - better;
-            rho = rho.min(better);
-            if gain <= rho * Program::PRECISE {
+        let mut found = Configurations::default();
+        let needs = |rho: f64| -> Vec<f64> { finishes.iter().map(|finish| finish.need(rho)).collect() };
+        // Each bound has its rho, and by how much the multiple of the needs is above 1, or a half of that.
+        let ended = finishes.iter().map(|finish| finish.age / finish.isolated);
+        let mut low = (ended.fold(0.0, f64::max), -1.0);
+        let (shares, _) = self.solve(Goal::Ratio { needs: isolated }, &mut found)?;
+        let of_shares = finishes.iter().zip(isolated).map(|(finish, speed)| finish.rho(speed * shares));
+        let rho = of_shares.fold(0.0, f64::max);
+        let (ratio, _) = self.solve(Goal::Ratio { needs: &needs(rho) }, &mut found)?;
+        let mut high = (rho, ratio - 1.0);
+        let mut was_low = None;
+        for _ in 0..Program::TRIES {
+            if high.1 <= Program::PRECISE {
                 break;
             }
+            let rho = high.0 - high.1 * (high.0 - low.0) / (high.1 - low.1);
+            let (ratio, _) = self.solve(Goal::Ratio { needs: &needs(rho) }, &mut found)?;
+            let is_low = ratio < 1.0;
+            let (moved, other) = if is_low { (&mut low, &mut high) } else { (&mut high, &mut low) };
+            *moved = (rho, ratio - 1.0);
+            // Without this, one bound may stay where it is while the other comes closer in ever smaller steps.
+            if was_low == Some(is_low) {
+                other.1 /= 2.0;
+            }
+            was_low = Some(is_low);
         }
-        let needs: Vec<f64> = finishes.iter().map(|finish| finish.need(rho)).collect();
-        let (_, fractions) = self.max_min(&needs)?;
-        Ok((rho, fractions))
+        let (_, fractions) = self.max_min_among(&needs(high.0), &mut found)?;
+        Ok((high.0, fractions))
     }
 
-    /// The throughput of each job.
-    pub(super) fn throughputs(&self, fractions: &[f64]) -> Vec<f64> {
-        let mut throughputs = vec![0.0; self.jobs];
-        for (unit, fraction) in self.units.iter().zip(fractions) {
-            unit.speeds.iter().for_each(|(job, speed)| throughputs[*job] += speed * fraction);
-        }
-        throughputs
+    /// The best fractions for a goal, and their value.
+    fn solve(&self, goal: Goal<'_>, found: &mut Configurations) -> Result<(f64, Fractions), String> {
+        if self.jobs <= FEW_JOBS { found.solve(self, goal) } else { self.relaxed(goal) }
     }
 
-    fn solve(&self, goal: Goal<'_>) -> Result<(f64, Fractions), String> {
-        // Errors in the arithmetic of a solver may be panics. One allocation is no reason to end a run.
-        let mut cuts = Vec::new();
-        loop {
-            let solved = catch_unwind(AssertUnwindSafe(|| self.simplex(goal, &cuts)));
-            let (value, fractions) = solved.unwrap_or_else(|_| Err("the solver panicked".into()))?;
-            let more = self.odd_sets(&fractions);
-            if more.is_empty() || cuts.len() > Program::CUTS {
-                return Ok((value, fractions));
-            }
-            cuts.extend(more);
-        }
-    }
-
-    /// The sets of an odd number of jobs whose pairs have more time than can be given to them, because one of the jobs is always left over:
-    /// sets of three, and all that are joined by pairs. These are inequalities of the matching polytope (Edmonds, 1965).
-    fn odd_sets(&self, fractions: &[f64]) -> Vec<BTreeSet<usize>> {
-        let mut pairs: BTreeMap<(usize, usize), f64> = BTreeMap::new();
-        for (unit, fraction) in self.units.iter().zip(fractions) {
-            if let [(one, _), (other, _)] = unit.speeds[..]
-                && *fraction > 1e-6
-            {
-                *pairs.entry((one.min(other), one.max(other))).or_default() += fraction;
-            }
-        }
-        let mut sets: BTreeSet<BTreeSet<usize>> = BTreeSet::new();
-        for &(one, other) in pairs.keys() {
-            let third = pairs.keys().filter(|(a, _)| *a == other).map(|(_, b)| *b);
-            let joined = third.filter(|third| pairs.contains_key(&(one, *third)));
-            sets.extend(joined.map(|third| BTreeSet::from([one, other, third])));
-        }
-        let mut left: BTreeSet<(usize, usize)> = pairs.keys().copied().collect();
-        while let Some((one, other)) = left.pop_first() {
-            let mut set = BTreeSet::from([one, other]);
-            while let Some(&pair) = left.iter().find(|(a, b)| set.contains(a) || set.contains(b)) {
-                left.remove(&pair);
-                set.extend([pair.0, pair.1]);
-            }
-            if !set.len().is_multiple_of(2) {
-                sets.insert(set);
-            }
-        }
-        let is_violated = |set: &BTreeSet<usize>| {
-            let within = pairs.iter().filter(|((a, b), _)| set.contains(a) && set.contains(b));
-            within.map(|(_, time)| time).sum::<f64>() > (set.len() / 2) as f64 + 1e-6
-        };
-        sets.into_iter().filter(is_violated).collect()
-    }
-
-    fn simplex(&self, goal: Goal<'_>, cuts: &[BTreeSet<usize>]) -> Result<(f64, Fractions), String> {
+    /// The program of the paper, over the fraction of each unit.
+    fn relaxed(&self, goal: Goal<'_>) -> Result<(f64, Fractions), String> {
         let mut problem = Problem::new(OptimizationDirection::Maximize);
-        let worth = |unit: &Unit| match goal {
-            Goal::Ratio { .. } => 0.0,
-            Goal::Sum { weights, .. } => unit.speeds.iter().map(|(job, speed)| weights[*job] * speed).sum(),
-        };
+        let worth = |unit: &Unit| unit.speeds.iter().map(|(job, speed)| goal.weight(*job) * speed).sum();
         let fractions: Vec<Variable> =
             self.units.iter().map(|unit| problem.add_var(worth(unit), (0.0, 1.0))).collect();
-        let ratio = match goal {
-            Goal::Ratio { .. } => Some(problem.add_var(1.0, (0.0, f64::INFINITY))),
-            Goal::Sum { .. } => None,
-        };
         let mut of_jobs: Vec<Vec<(Variable, f64)>> = vec![Vec::new(); self.jobs];
         let mut of_pools: Vec<Vec<(Variable, f64)>> = vec![Vec::new(); self.devices.len()];
         for (unit, &fraction) in self.units.iter().zip(&fractions) {
@@ -205,30 +199,28 @@ impl Program {
         for (units, devices) in of_pools.iter().zip(&self.devices) {
             problem.add_constraint(units, ComparisonOp::Le, *devices);
         }
-        for cut in cuts {
-            let is_within =
-                |unit: &Unit| unit.speeds.len() == 2 && unit.speeds.iter().all(|(job, _)| cut.contains(job));
-            let within = self.units.iter().zip(&fractions).filter(|(unit, _)| is_within(unit));
-            let within: Vec<(Variable, f64)> = within.map(|(_, fraction)| (*fraction, 1.0)).collect();
-            problem.add_constraint(&within, ComparisonOp::Le, (cut.len() / 2) as f64);
-        }
-        let (Goal::Ratio { needs } | Goal::Sum { needs, .. }) = goal;
-        for (mut units, &need) in of_jobs.into_iter().zip(needs) {
+        let ratio = goal.is_ratio().then(|| problem.add_var(1.0, (0.0, f64::INFINITY)));
+        for (units, &need) in of_jobs.into_iter().zip(goal.needs()) {
             let times: Vec<(Variable, f64)> = units.iter().map(|(fraction, _)| (*fraction, 1.0)).collect();
             problem.add_constraint(&times, ComparisonOp::Le, 1.0);
-            // Divided by the need, the coefficients of all jobs are about as large.
-            if need > 0.0 {
-                units.iter_mut().for_each(|(_, speed)| *speed /= need);
-                units.extend(ratio.map(|ratio| (ratio, -1.0)));
-                let least = if ratio.is_some() { 0.0 } else { 1.0 };
-                problem.add_constraint(&units, ComparisonOp::Ge, least);
-            }
+            goal.add_need(&mut problem, units.into_iter(), need, ratio);
         }
-        let solved = problem.solve().map_err(|error| format!("the solver failed: {error}"))?;
-        let Ok(solution) = solved.into_solution() else { return Err("the solver gave up".into()) };
+        let solution = solved(&problem)?;
         let fractions = fractions.iter().map(|fraction| solution.var_value(*fraction).clamp(0.0, 1.0));
         Ok((solution.objective(), fractions.collect()))
     }
+}
+
+/// The solution of a problem.
+///
+/// # Errors
+/// Fails if the solver does.
+pub(super) fn solved(problem: &Problem) -> Result<Solution, String> {
+    // Errors in the arithmetic of a solver may be panics. One allocation is no reason to end a run.
+    let solved = catch_unwind(AssertUnwindSafe(|| problem.solve()));
+    let solved = solved.map_err(|_| "the solver panicked")?;
+    let solved = solved.map_err(|error| format!("the solver failed: {error}"))?;
+    solved.into_solution().map_err(|_| "the solver gave up".into())
 }
 
 #[cfg(test)]

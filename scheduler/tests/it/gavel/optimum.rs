@@ -44,6 +44,49 @@ pub(super) fn optimum(speeds: &Speeds, devices: [u32; 3], sizes: &[u32], shares:
         problem.add_constraint(&used, ComparisonOp::Le, f64::from(*of_type));
     }
     time.iter().for_each(|time| problem.add_constraint(time, ComparisonOp::Le, 1.0));
+    add_smallest(&mut problem, throughput, goal);
+    problem.solve().unwrap().into_solution().unwrap().objective()
+}
+
+/// The optimum for jobs alone over the time of each set of them that fits at an instant, from raw steps in a second. All sets are written
+/// down.
+pub(super) fn optimum_of_sets(speeds: &Speeds, devices: [u32; 3], sizes: &[u32], goal: &Goal) -> f64 {
+    let mut problem = Problem::new(OptimizationDirection::Maximize);
+    let mut throughput: Vec<Vec<(Variable, f64)>> = vec![Vec::new(); sizes.len()];
+    let mut all = Vec::new();
+    // Each set has the type of each job as a digit in base 4, of which 3 is none.
+    for number in 0..4_usize.pow(sizes.len() as u32) {
+        let types: Vec<usize> = (0..sizes.len()).map(|job| number >> (2 * job) & 3).collect();
+        let left = (0..3).map(|place| {
+            let used: u32 =
+                types.iter().zip(sizes).filter(|(of, _)| **of == place).map(|(_, size)| size).sum();
+            devices[place].checked_sub(used)
+        });
+        let Some(left) = left.collect::<Option<Vec<u32>>>() else { continue };
+        let could_have_more =
+            types.iter().zip(sizes).any(|(of, size)| *of == 3 && left.iter().any(|left| left >= size));
+        if could_have_more {
+            continue;
+        }
+        let running: Vec<(usize, f64)> = (0..sizes.len())
+            .filter(|job| types[*job] < 3)
+            .map(|job| (job, speeds.alone[job][types[job]]))
+            .collect();
+        let worth = match goal {
+            Goal::Smallest(_) => 0.0,
+            Goal::Sum(weights) => running.iter().map(|(job, speed)| weights[*job] * speed).sum(),
+        };
+        let time = problem.add_var(worth, (0.0, f64::INFINITY));
+        all.push((time, 1.0));
+        running.into_iter().for_each(|(job, speed)| throughput[job].push((time, speed)));
+    }
+    problem.add_constraint(&all, ComparisonOp::Le, 1.0);
+    add_smallest(&mut problem, throughput, goal);
+    problem.solve().unwrap().into_solution().unwrap().objective()
+}
+
+/// Makes the smallest throughput over what jobs need the objective, if it is the goal.
+fn add_smallest(problem: &mut Problem, throughput: Vec<Vec<(Variable, f64)>>, goal: &Goal) {
     if let Goal::Smallest(needs) = goal {
         let smallest = problem.add_var(1.0, (0.0, f64::INFINITY));
         for (mut of_job, need) in throughput.into_iter().zip(needs) {
@@ -51,7 +94,6 @@ pub(super) fn optimum(speeds: &Speeds, devices: [u32; 3], sizes: &[u32], shares:
             problem.add_constraint(&of_job, ComparisonOp::Ge, 0.0);
         }
     }
-    problem.solve().unwrap().into_solution().unwrap().objective()
 }
 
 /// The steps in a second of each job on equal parts of all devices.
