@@ -149,6 +149,7 @@ def make_testbed_elastic(of: Settings, folder: pathlib.Path, seed: int) -> Calla
     return lambda policy: [trace, "--cluster", "1x2", *known, "--truth", sources, "--model", sources, *wrong]
 
 
+# Jobs of the testbed take a minute, so that rounds of minutes would only let them wait.
 SHORT = {
     "tiresias": "tiresias:15s",
     "rubick": "rubick:restarts=20%:every=5s",
@@ -156,6 +157,10 @@ SHORT = {
     "sia": "sia:every=5s",
     "pollux-fixed-batch": "pollux-fixed-batch:every=5s",
     "synergy": "synergy:every=5s",
+    "las": "las:every=5s",
+    "gittins": "gittins:every=5s",
+    "themis": "themis:every=5s",
+    "gavel": "gavel:every=5s",
     "lucid": "lucid:load-bin=20s:busy=1",
     "gandiva": "gandiva:quantum=5s",
 }
