@@ -105,7 +105,7 @@ def main() -> None:
                 result = f"average JCT {jct_ns / 1e9:,.1f} s" if jct_ns else found.get("reason", "no job ended well")
                 say(f"   seed {seed} {policy}: {result}, in {found['wall_s']:.1f} s ({time.perf_counter() - begin:.0f} s so far)")
                 all_lines += table.lines(trace.name, policy, seed, found)
-                if found["wall_s"] >= options.limit:
+                if runs.is_too_slow(found, options.limit):
                     slow[policy] = found["reason"]
         text += table.of_trace(trace.name, f"By chance: {trace.chance}.", all_lines)
         # After each trace, so that a table that is not complete can be read.

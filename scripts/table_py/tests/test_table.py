@@ -71,6 +71,11 @@ class Runs(unittest.TestCase):
     def test_a_run_that_takes_too_long_is_ended(self):
         found = runs.simulate(["sleep", "30"], 0.2)
         self.assertEqual(found, {"reason": "it took longer than 0.2 s", "wall_s": 0.2})
+        self.assertTrue(runs.is_too_slow(found, 0.2))
+
+    def test_a_run_that_was_kept_under_a_higher_limit_counts(self):
+        self.assertFalse(runs.is_too_slow({"totals": totals(5), "wall_s": 90}, 60))
+        self.assertFalse(runs.is_too_slow({"reason": "it is broken", "wall_s": 1}, 60))
 
 
 class Table(unittest.TestCase):
