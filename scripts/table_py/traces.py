@@ -165,7 +165,7 @@ TRACES = [
     Trace(
         "venus",
         "the trace, which is made",
-        {"together"},
+        {"together", "utilisations"},
         {"tiresias": "tiresias:18000s"},
         "300s",
         make_venus,
@@ -183,7 +183,7 @@ TRACES = [
     Trace(
         "testbed",
         "the error of what policies believe, and the costs of switches",
-        {"together", "intervals"},
+        {"together", "utilisations", "intervals"},
         SHORT,
         "500ms",
         make_testbed,

@@ -39,6 +39,7 @@ class Policies(unittest.TestCase):
     def test_a_policy_is_refused_where_it_has_nothing_to_decide_by(self):
         self.assertEqual(policies.refusal("sia:every=5s", set()), "no job of this trace is elastic")
         self.assertEqual(policies.refusal("sia", {"elastic"}), "")
+        self.assertEqual(policies.refusal("horus-stand-in", {"intervals"}), "the utilisations of its jobs are not known")
         self.assertEqual(policies.refusal("a-new-one:with=settings", set()), "")
         self.assertIn("program", policies.refusal("exec", {"elastic"}))
         # Every need is one that some trace has, and has a reason.
