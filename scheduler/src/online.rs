@@ -251,12 +251,14 @@ fn resume_point(
         Nanos(part.at_ns) + word.saturating_sub(Nanos(part.mono_ns)) + skipped
     });
     let decided = turns.last().map(|turn| turn.at_ns);
+    // The scheduler may have died before anything was said after its last jump.
+    let jumped = skips.last().map(|row| Nanos(row.until_ns));
     let devices = (0..inputs.topology.devices()).map(DeviceId);
     let back = devices.filter(|device| view.occupancy.is_lost(*device));
     let events = turns.iter().flat_map(|turn| &turn.events);
     let arrived = events.filter(|happened| matches!(happened, Happened::Arrived { .. })).count();
     Ok(ResumePoint {
-        at: said.max(decided).unwrap_or_default(),
+        at: said.max(decided).max(jumped).unwrap_or_default(),
         arrived,
         starts,
         left: recovered.fates.into_iter().chain(back.map(|device| Happened::DeviceBack { device })).collect(),
