@@ -28,7 +28,8 @@ pub(super) const TESTBED_AHEAD: Duration = Duration::from_millis(500);
 /// The interval between looks at its events: several within one grant.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// The interval until its first step shows its pace. Its grant is small until then, and it would wait for more.
+/// The interval until its first step shows its pace. Its grant is small until then, and it would wait for more. Also that towards the end
+/// of a launch that skipped steps.
 pub(super) const LOOK_AT_FIRST: Duration = Duration::from_millis(5);
 
 /// The work that is left to a launch, on average, when it is to come to rest: its grant is extended when half is used up, which is
@@ -275,8 +276,12 @@ impl LaunchState {
         self.is_command || self.has_skipped
     }
 
-    pub(super) fn is_granted_its_end(&self) -> bool {
-        self.has_skipped && self.left.is_some_and(|left| self.pace.granted() >= left)
+    /// The interval between reads of its events while no other launch waits for its rest. A launch that skipped steps is ended from here
+    /// after its last one, which is to be noticed soon.
+    pub(super) fn usual_look(&self) -> Duration {
+        let is_granted_its_end =
+            self.has_skipped && self.left.is_some_and(|left| self.pace.granted() >= left);
+        if is_granted_its_end { LOOK_AT_FIRST } else { LOOK_EVERY }
     }
 
     /// The steps that are left and not granted.
@@ -386,11 +391,8 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn a_rank_that_is_heard_of_late_takes_no_steps_back() {
-        let (samples, loss, phases, sent_bytes) = (None, None, None, None);
-        let (dur_ns, timing) = (Nanos(1_000_000), Timing::Hook);
-        let step = |index| Step { index, dur_ns, samples, loss, phases: phases.clone(), sent_bytes, timing };
+    /// A launch of a command whose job had done `before` steps and has `left` more to do.
+    fn launch(before: u64, left: Option<u64>) -> LaunchState {
         let command = Program::Command(vec!["torchrun".into()]);
         let spec = LaunchSpec::new("0001-cmd", "cmd", command, vec![Device::AllCores]);
         let start = StartRequest {
@@ -401,11 +403,36 @@ mod tests {
             plan: None,
             share: Share::FULL,
         };
-        let mut launch = LaunchState::new(&start, &spec, 10, None);
+        LaunchState::new(&start, &spec, before, left)
+    }
+
+    /// A step of 10 ms.
+    fn step(index: u64) -> Step {
+        let (samples, loss, phases, sent_bytes) = (None, None, None, None);
+        let (dur_ns, timing) = (Nanos(10_000_000), Timing::Hook);
+        Step { index, dur_ns, samples, loss, phases, sent_bytes, timing }
+    }
+
+    #[test]
+    fn a_rank_that_is_heard_of_late_takes_no_steps_back() {
+        let mut launch = launch(10, None);
         let steps = [(0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (1, 2), (1, 3)].map(|(rank, index)| {
             launch.count(rank, &step(index));
             launch.steps()
         });
         assert_eq!(steps, [11, 12, 12, 12, 12, 13, 13]);
+    }
+
+    #[test]
+    fn the_end_of_a_launch_that_skipped_steps_is_looked_for_more_often() {
+        let mut launch = launch(0, Some(1_000));
+        launch.is_training = true;
+        launch.count(0, &step(0));
+        assert!(launch.grant().is_some_and(|granted| granted < 100));
+        assert_eq!(launch.usual_look(), LOOK_EVERY);
+        launch.skip(launch.room().expect("it has an end") - 10);
+        assert_eq!(launch.usual_look(), LOOK_EVERY, "ten steps are not granted yet");
+        launch.skip(10);
+        assert_eq!(launch.usual_look(), LOOK_AT_FIRST);
     }
 }

@@ -102,7 +102,6 @@ impl ProcessLauncher {
         let Some(launch) = self.launches.get_mut(&member) else { return };
         if let Some(steps) = launch.grant() {
             self.setup.rig.extend(member, steps);
-            self.look_for_end(member);
         }
     }
 
