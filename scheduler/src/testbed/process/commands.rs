@@ -67,7 +67,7 @@ impl ProcessLauncher {
                     Command::Checkpoint { .. } => "write a checkpoint",
                     _ => command.name(),
                 };
-                launch.failure = Some((ErrorKind::Internal, format!("did not {what}: {why}")));
+                launch.fails_as(ErrorKind::Internal, format!("did not {what}: {why}"));
                 self.setup.rig.remove(member, Leave::Now);
                 return;
             }

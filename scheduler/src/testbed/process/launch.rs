@@ -101,7 +101,7 @@ pub(super) struct LaunchState {
     pub(super) save_at: Option<Nanos>,
     saves: u32,
     /// Why we end it.
-    pub(super) failure: Option<(ErrorKind, String)>,
+    failure: Option<(ErrorKind, String)>,
 }
 
 impl LaunchState {
@@ -343,6 +343,12 @@ impl LaunchState {
         }
     }
 
+    /// Notes why we end it. The first reason stays, because later ones follow from it: an action on a process whose device was lost fails
+    /// as well.
+    pub(super) fn fails_as(&mut self, kind: ErrorKind, why: String) {
+        self.failure.get_or_insert((kind, why));
+    }
+
     /// A rank has answered the first command. Returns that command, with the reason of a refusal, when all ranks have answered.
     pub(super) fn answered(&mut self, refused: Option<String>) -> Option<(Command, Option<String>)> {
         self.answers += 1;
@@ -387,7 +393,12 @@ impl LaunchState {
 
 #[cfg(test)]
 mod tests {
-    use schema::{decision::Share, spec::Program, wire::Timing};
+    use schema::{
+        FORMAT,
+        decision::Share,
+        spec::{Notes, Program},
+        wire::Timing,
+    };
 
     use super::*;
 
@@ -421,6 +432,25 @@ mod tests {
             launch.steps()
         });
         assert_eq!(steps, [11, 12, 12, 12, 12, 13, 13]);
+    }
+
+    /// `cuda-checkpoint` fails on a process that was ended because its device was lost.
+    #[test]
+    fn a_launch_fails_for_the_first_reason() {
+        let mut launch = launch(0, Some(9));
+        launch.fails_as(ErrorKind::DeviceLost, "lost its device cuda:0".into());
+        launch.fails_as(ErrorKind::Suspension, "could not be suspended".into());
+        let end = LaunchEnd {
+            format: FORMAT,
+            mono_ns: Nanos(1),
+            enough_mono_ns: None,
+            err: Some(ErrorKind::Interrupted),
+            err_detail: None,
+            notes: Notes::default(),
+            ranks: Vec::new(),
+        };
+        let ended = launch.ended(&end, 4);
+        assert!(matches!(ended, Happened::Failed { steps: 4, kind: ErrorKind::DeviceLost, .. }), "{ended:?}");
     }
 
     #[test]
