@@ -297,7 +297,7 @@ impl LaunchState {
     }
 
     /// Notes that a command was given to it, for which it rests.
-    pub(super) fn is_told(&mut self, command: Command) {
+    pub(super) fn note_command(&mut self, command: Command) {
         self.commands.push_back(command);
         self.was_commanded = true;
     }
@@ -321,9 +321,9 @@ impl LaunchState {
         }
     }
 
-    /// Whether it rests, after all that it was granted and told to do.
+    /// Whether it rests, after all that it was granted and told to do. One that leaves does not stay at rest.
     pub(super) fn has_come_to_rest(&self) -> bool {
-        !self.has_said_last_word && self.commands.is_empty() && self.rests()
+        !self.is_leaving && !self.has_said_last_word && self.commands.is_empty() && self.rests()
     }
 
     /// Whether its memory is not on its device as a whole.
@@ -432,6 +432,15 @@ mod tests {
             launch.steps()
         });
         assert_eq!(steps, [11, 12, 12, 12, 12, 13, 13]);
+    }
+
+    #[test]
+    fn a_launch_that_leaves_does_not_come_to_rest() {
+        let mut launch = launch(0, Some(9));
+        launch.hear(0, Nanos(1), &Event::Held { index: 0 });
+        assert!(launch.has_come_to_rest());
+        launch.is_leaving = true;
+        assert!(!launch.has_come_to_rest(), "its process must not be locked");
     }
 
     /// `cuda-checkpoint` fails on a process that was ended because its device was lost.
