@@ -85,6 +85,8 @@ fn jobs_end_when_they_would_in_a_fraction_of_the_time() {
     assert!(replayed.out.contains("every decision as it was recorded"), "{}", replayed.out);
     door.exits(0, "fidelity r --hindsight");
     door.exits(0, "fidelity r r");
+    let said = door.exits(2, "trace curves r");
+    assert!(said.err.contains("r: its jobs skipped steps, which train no model"), "{}", said.err);
     let before = std::fs::read_to_string(run.outcomes_path()).expect("it reads");
     door.exits(0, "run --resume r");
     assert_eq!(
