@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(why, "cuda-checkpoint --action checkpoint failed (exit status: 3): no room");
         let none = wait(&Switching::begin("/nonexistent".as_ref(), both, 7, PATIENCE)).unwrap_err();
         assert!(none.starts_with("cuda-checkpoint --action lock: "), "{none}");
-        let (_other, hangs, _) = stand_in("sleep 1000");
+        let (_other, hangs, _) = stand_in("exec sleep 1000");
         let late = wait(&Switching::begin(hangs.as_os_str(), both, 7, Duration::from_millis(200)));
         assert_eq!(late.unwrap_err(), "cuda-checkpoint --action lock has not ended after 200 ms");
         assert_eq!(fs::read_to_string(calls).unwrap().lines().count(), 2);
