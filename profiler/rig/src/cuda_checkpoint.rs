@@ -80,7 +80,7 @@ fn check_with(
         return Err(format!("{PROGRAM} moves the memory of GPUs, and {cores} is not a GPU"));
     }
     if devices.is_empty() {
-        return Err(format!("{PROGRAM} moves the memory of GPUs, and this machine has no GPU"));
+        return Err(format!("{PROGRAM} moves the memory of GPUs, and none can be opened here"));
     }
     if !is_in_path {
         return Err(format!("there is no {PROGRAM} in PATH; it is at github.com/NVIDIA/cuda-checkpoint"));
@@ -232,7 +232,7 @@ mod tests {
         let mixed = [Device::Cuda(0), Device::Cpu(vec![3])];
         for (devices, driver, is_in_path, why) in [
             (&mixed[..], Some("580"), true, "moves the memory of GPUs, and cpu:3 is not a GPU"),
-            (&[], Some("580"), true, "moves the memory of GPUs, and this machine has no GPU"),
+            (&[], Some("580"), true, "moves the memory of GPUs, and none can be opened here"),
             (&gpus, Some("580"), false, "there is no cuda-checkpoint in PATH"),
             (&gpus, Some("565.57.01"), true, "need driver 570 or newer, and it is 565.57.01"),
             (&gpus, None, true, "need driver 570 or newer, and it is unknown"),
