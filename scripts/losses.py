@@ -1,6 +1,6 @@
 """Compares the losses of the jobs of runs of `sched run`, such as one that reconfigures jobs with one that leaves them alone.
 
-    scripts/losses.py RUN ALONE [OTHER_SEED] [--csv FILE]
+    python3 scripts/losses.py RUN ALONE [OTHER_SEED] [--csv FILE]
 
 The losses of a job are those of its launches one after another, each the mean over its ranks, and in means over 25 steps. For each job of
 RUN that ended, the table has the launches with their plans, and how far the losses are from those of the same job in ALONE and, if the

@@ -1,6 +1,6 @@
 """Shows how the jobs of a run of `sched run` or `sched sim` shared their devices, up to the end of the first of them.
 
-    scripts/shares.py RUN [RUN ..]
+    python3 scripts/shares.py RUN [RUN ..]
 
 A job holds its devices from the time at which it runs until it is paused or stopped, so that the steps that it still does when it is to
 leave are its own. The share is its part of the time for which the jobs of its first device held it. The steps of a job are those of its last

@@ -47,7 +47,7 @@ pub use self::{
 };
 use self::{machine_speed::SpeedWatch, world::World};
 use crate::{
-    cluster::{ClusterError, DeviceId, Happened, JobId},
+    cluster::{Action, ClusterError, DeviceId, Happened, JobId},
     engine::Engine,
     job::{Ending, Phase, State},
     journal::Decisions,
@@ -234,6 +234,7 @@ fn resume_point(
             asked: inputs.asked[id.0 as usize].steps,
             told: job.steps,
             start: job.account.starts - 1,
+            started_at: started_at(turns, id),
         })
         .collect();
     let starts: BTreeMap<JobId, u32> = started().map(|(id, job)| (id, job.account.starts)).collect();
@@ -251,16 +252,25 @@ fn resume_point(
         Nanos(part.at_ns) + word.saturating_sub(Nanos(part.mono_ns)) + skipped
     });
     let decided = turns.last().map(|turn| turn.at_ns);
+    // The scheduler may have died before anything was said after its last jump.
+    let jumped = skips.last().map(|row| Nanos(row.until_ns));
     let devices = (0..inputs.topology.devices()).map(DeviceId);
     let back = devices.filter(|device| view.occupancy.is_lost(*device));
     let events = turns.iter().flat_map(|turn| &turn.events);
     let arrived = events.filter(|happened| matches!(happened, Happened::Arrived { .. })).count();
     Ok(ResumePoint {
-        at: said.max(decided).unwrap_or_default(),
+        at: said.max(decided).max(jumped).unwrap_or_default(),
         arrived,
         starts,
         left: recovered.fates.into_iter().chain(back.map(|device| Happened::DeviceBack { device })).collect(),
     })
+}
+
+/// When the policy last started a job.
+fn started_at(turns: &[Turn], id: JobId) -> Nanos {
+    let starts = |action: &Action| matches!(action, Action::Start { job, .. } if *job == id);
+    let last = turns.iter().rev().find(|turn| turn.actions.iter().any(starts));
+    last.map(|turn| turn.at_ns).unwrap_or_default()
 }
 
 fn part(turns: &[Turn], at: Nanos) -> Part {

@@ -38,7 +38,7 @@ def catalog(models: dict) -> str:
 
 
 def manifest(device_type: str) -> str:
-    """The manifest of a run that is none: it names the devices of the rows."""
+    """A manifest for a table that no run has measured. It names the devices of the rows."""
     lines = [
         "format = 1",
         'started_utc = "2018-10-08T00:00:00Z"',

@@ -53,7 +53,7 @@ def other_curve(dice: random.Random, target: float, steps: int) -> curves.Curve:
     least, below = facts.OTHERS_FINAL
     accuracy = dice.uniform(least, target + below)
     left = left_at_end(dice)
-    # A limit below 0 is none of a loss: what has fallen far has little left.
+    # No loss has a limit below 0, so that a curve that has fallen far has little of its fall left.
     final = 1 - accuracy
     return curves.ending(facts.FIRST_LOSS, min(final, facts.FIRST_LOSS), min(left, 0.9 * final / facts.FIRST_LOSS), steps)
 

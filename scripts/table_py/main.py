@@ -19,14 +19,20 @@ def say(*text) -> None:
     print(*text, file=sys.stderr, flush=True)
 
 
+def seeds(text: str) -> list:
+    if not all(seed.isdecimal() for seed in text.split(",")):
+        raise argparse.ArgumentTypeError(f"'{text}' is no list of seeds; write numbers, separated by commas")
+    return text.split(",")
+
+
 def parsed() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(add_help=False)
+    parser = argparse.ArgumentParser(prog="policy-table", add_help=False)
     parser.add_argument("reference", type=pathlib.Path)
     parser.add_argument("--sched", required=True)
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--traces", default=",".join(trace.name for trace in traces.TRACES))
     parser.add_argument("--policies", default="")
-    parser.add_argument("--seeds", default="1,2,3,4,5")
+    parser.add_argument("--seeds", type=seeds, default="1,2,3,4,5")
     parser.add_argument("--limit", type=float, default=60)
     parser.add_argument("--philly-jobs", type=int, default=2_000)
     parser.add_argument("--venus-jobs", type=int, default=6_000)
@@ -89,7 +95,7 @@ def main() -> None:
         for policy, why in refused.items():
             all_lines += table.lines(trace.name, policy, "", {"reason": why})
         slow, arguments_of_first = {}, None
-        for seed in options.seeds.split(","):
+        for seed in options.seeds:
             folder = options.out / trace.name / seed
             folder.mkdir(parents=True, exist_ok=True)
             arguments = trace.make(of, folder, int(seed))
@@ -105,7 +111,7 @@ def main() -> None:
                 result = f"average JCT {jct_ns / 1e9:,.1f} s" if jct_ns else found.get("reason", "no job ended well")
                 say(f"   seed {seed} {policy}: {result}, in {found['wall_s']:.1f} s ({time.perf_counter() - begin:.0f} s so far)")
                 all_lines += table.lines(trace.name, policy, seed, found)
-                if found["wall_s"] >= options.limit:
+                if runs.is_too_slow(found, options.limit):
                     slow[policy] = found["reason"]
         text += table.of_trace(trace.name, f"By chance: {trace.chance}.", all_lines)
         # After each trace, so that a table that is not complete can be read.

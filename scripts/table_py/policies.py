@@ -10,6 +10,7 @@ NEEDS = {
     "sia": "elastic",
     "pollux-fixed-batch": "elastic",
     "rubick": "elastic",
+    "horus-stand-in": "utilisations",
     "packing-fifo": "intervals",
     "lucid": "together",
     "antman": "classes",
@@ -18,6 +19,7 @@ NEEDS = {
 REASONS = {
     "elastic": "no job of this trace is elastic",
     "together": "the times of its jobs on the same device are not known",
+    "utilisations": "the utilisations of its jobs are not known",
     "intervals": "the times of its jobs on the same device are not known with intervals, so that no gain is sure",
     "classes": "no job of this trace is best-effort",
     "cores": "no time of its jobs depends on cores",

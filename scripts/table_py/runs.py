@@ -36,6 +36,11 @@ def simulate(command: list, limit_s: float) -> dict:
     return {"totals": totals, "wall_s": wall_s}
 
 
+def is_too_slow(found: dict, limit_s: float) -> bool:
+    """Whether a run has reached the limit. One that was kept under a higher limit has totals and is not too slow."""
+    return "totals" not in found and found["wall_s"] >= limit_s
+
+
 def command(sched: str, trace, policy: str, arguments: list) -> list:
     typed = [sched, "sim", *map(str, arguments), "--policy", policy, "--json"]
     if policies.kind(policy) in policies.BY_REPORTS and "--progress-every" not in typed:

@@ -68,6 +68,8 @@ def philly_window(reference: pathlib.Path, jobs: int, seed: int) -> list:
         header, *rows = csv.reader(file)
     at, devices = header.index("timestamp"), header.index("num_gpus")
     rows = sorted((row for row in rows if row and int(row[devices]) <= PHILLY_LARGEST), key=lambda row: row[at])
+    if jobs >= len(rows):
+        raise SystemExit(f"policy-table: --philly-jobs {jobs}: the published trace has {len(rows)} jobs of at most {PHILLY_LARGEST} GPUs; write fewer")
     begin = random.Random(f"philly {seed}").randrange(len(rows) - jobs)
     return [header] + rows[begin : begin + jobs]
 
@@ -170,7 +172,7 @@ TRACES = [
     Trace(
         "venus",
         "the trace, which is made",
-        {"together"},
+        {"together", "utilisations"},
         {"tiresias": "tiresias:18000s"},
         "300s",
         make_venus,
@@ -188,7 +190,7 @@ TRACES = [
     Trace(
         "testbed",
         "the error of what policies believe, and the costs of switches",
-        {"together", "intervals"},
+        {"together", "utilisations", "intervals"},
         SHORT,
         "500ms",
         make_testbed,

@@ -80,7 +80,7 @@ fn check_with(
         return Err(format!("{PROGRAM} moves the memory of GPUs, and {cores} is not a GPU"));
     }
     if devices.is_empty() {
-        return Err(format!("{PROGRAM} moves the memory of GPUs, and this machine has no GPU"));
+        return Err(format!("{PROGRAM} moves the memory of GPUs, and none can be opened here"));
     }
     if !is_in_path {
         return Err(format!("there is no {PROGRAM} in PATH; it is at github.com/NVIDIA/cuda-checkpoint"));
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(why, "cuda-checkpoint --action checkpoint failed (exit status: 3): no room");
         let none = wait(&Switching::begin("/nonexistent".as_ref(), both, 7, PATIENCE)).unwrap_err();
         assert!(none.starts_with("cuda-checkpoint --action lock: "), "{none}");
-        let (_other, hangs, _) = stand_in("sleep 1000");
+        let (_other, hangs, _) = stand_in("exec sleep 1000");
         let late = wait(&Switching::begin(hangs.as_os_str(), both, 7, Duration::from_millis(200)));
         assert_eq!(late.unwrap_err(), "cuda-checkpoint --action lock has not ended after 200 ms");
         assert_eq!(fs::read_to_string(calls).unwrap().lines().count(), 2);
@@ -232,7 +232,7 @@ mod tests {
         let mixed = [Device::Cuda(0), Device::Cpu(vec![3])];
         for (devices, driver, is_in_path, why) in [
             (&mixed[..], Some("580"), true, "moves the memory of GPUs, and cpu:3 is not a GPU"),
-            (&[], Some("580"), true, "moves the memory of GPUs, and this machine has no GPU"),
+            (&[], Some("580"), true, "moves the memory of GPUs, and none can be opened here"),
             (&gpus, Some("580"), false, "there is no cuda-checkpoint in PATH"),
             (&gpus, Some("565.57.01"), true, "need driver 570 or newer, and it is 565.57.01"),
             (&gpus, None, true, "need driver 570 or newer, and it is unknown"),

@@ -101,7 +101,7 @@ mod tests {
     use crate::activity::tests::recorded;
 
     #[test]
-    fn skipped_steps_are_told_of() {
+    fn the_caption_counts_skipped_steps() {
         let mut runs = recorded();
         let run = &mut runs[0];
         let caption = |run: &Run| make(run, &Colours::default())[0].caption.clone();

@@ -109,20 +109,11 @@ mod tests {
             with: vec![],
         };
         let skip = |jump, job, from_ns, until_ns| Skip {
-            jump,
-            from_ns,
-            until_ns,
-            mono_ns: 0,
             job: Some(JobId(job)),
-            name: None,
-            steps_before: Some(0),
-            steps: Some(60),
-            step_ns: Some(1.0),
-            step_ns_ci_lo: Some(1.0),
-            step_ns_ci_hi: Some(1.0),
             window_from_ns: Some(110),
             window_until_ns: Some(138),
             window_steps: Some(28),
+            ..Skip::without_job(jump, (from_ns, until_ns), 0)
         };
         let skips = [skip(0, 0, 140, 200), skip(0, 1, 140, 200), skip(1, 1, 200, 300)];
         assert_eq!(executed(&stretch(0, 100, 99), &skips), Some(stretch(0, 100, 99)), "all were executed");

@@ -28,6 +28,8 @@ pub struct WasPlaced {
     pub told: u64,
     /// The number of earlier starts.
     pub start: u32,
+    /// The time of the run at which it was started.
+    pub started_at: Nanos,
 }
 
 /// What is known of the jobs that were on devices.
@@ -55,7 +57,7 @@ impl Recovered {
         let last: BTreeMap<String, RecordedLaunch> =
             launches(run)?.into_iter().map(|launch| (launch.cell.clone(), launch)).collect();
         let mut recovered = Recovered::default();
-        for &WasPlaced { job, asked, told, start } in placed {
+        for &WasPlaced { job, asked, told, start, started_at } in placed {
             let cell = manifest.cells.get(job.0 as usize);
             let cell = cell.context("a decision names a job that is not in the trace")?;
             // A job that was not launched yet has left nothing: its last launch belongs to an earlier start, which was reported.
@@ -64,10 +66,12 @@ impl Recovered {
             recovered.last_word_mono_ns =
                 recovered.last_word_mono_ns.max(traces.as_ref().and_then(|traces| traces.last_mono_ns));
             let (done, has_ended) = done(checkpoints.last(job), traces.as_ref());
-            let done = done + skipped_since(skips, job, checkpoints.steps(job), traces.as_ref());
+            let of_launch = skips_since(skips, job, started_at);
+            let done = done + skipped_after(of_launch.clone(), checkpoints.steps(job));
             // A file may have lost its end with the machine, and nothing is taken back.
             let done = done.max(told);
-            let loss = traces.as_ref().and_then(|traces| traces.loss_of_last(done - told));
+            let executed = (done - told).saturating_sub(skipped_after(of_launch, told));
+            let loss = traces.as_ref().and_then(|traces| traces.loss_of_last(executed));
             // A worker that leaves before its time has failed; a command decides that for itself.
             let is_over = has_ended && cell.command.is_some();
             if let Some(what) = is_over.then(|| came_short(done, asked)).flatten() {
@@ -103,7 +107,6 @@ struct Traces {
     steps: u64,
     /// Its program has ended without a failure, by itself.
     has_ended: bool,
-    first_mono_ns: Option<Nanos>,
     last_mono_ns: Option<Nanos>,
     /// The losses of its steps, as far as they have one.
     losses: Vec<(u64, f64)>,
@@ -112,7 +115,7 @@ struct Traces {
 impl Traces {
     fn read(run: &RunDir, launch: &str) -> anyhow::Result<Traces> {
         let spec = run.spec(launch)?;
-        let (mut steps, mut first_mono_ns, mut last_mono_ns) = (None::<u64>, None, None);
+        let (mut steps, mut last_mono_ns) = (None::<u64>, None);
         let mut events = Vec::new();
         for rank in 0..run.ranks(&spec) {
             let mut lines = Vec::new();
@@ -123,8 +126,6 @@ impl Traces {
             }
             let done = events::steps_taken(slice::from_ref(&lines));
             steps = Some(steps.map_or(done, |least| least.min(done)));
-            let first = lines.iter().map(|line| line.mono_ns).min();
-            first_mono_ns = [first_mono_ns, first].into_iter().flatten().min();
             last_mono_ns = last_mono_ns.max(lines.iter().map(|line| line.mono_ns).max());
             events.push(lines);
         }
@@ -133,7 +134,7 @@ impl Traces {
         let losses =
             steps::job_steps(&events, 1).into_iter().filter_map(|step| Some((step.index, step.loss?)));
         let (launch, steps, losses) = (launch.to_owned(), steps.unwrap_or(0), losses.collect());
-        Ok(Traces { launch, steps, has_ended, first_mono_ns, last_mono_ns, losses })
+        Ok(Traces { launch, steps, has_ended, last_mono_ns, losses })
     }
 
     /// The mean loss of the last steps, this many of them. `None` if none of them had one.
@@ -154,12 +155,16 @@ fn done(saved: Option<&Saved>, traces: Option<&Traces>) -> (u64, bool) {
     (before + since, traces.has_ended)
 }
 
-/// Steps of a job that its last launch has skipped since its last checkpoint.
-fn skipped_since(skips: &[Skip], job: JobId, saved: u64, traces: Option<&Traces>) -> u64 {
-    let Some(first) = traces.and_then(|traces| traces.first_mono_ns) else { return 0 };
-    let of_launch = |row: &&Skip| row.job == Some(job) && row.mono_ns >= first.0;
-    let since = skips.iter().filter(of_launch).filter(|row| row.steps_before >= Some(saved));
-    since.filter_map(|row| row.steps).sum()
+/// The jumps in which a job trained since it was started at this time of the run. The clock of the host does not tell them apart: it begins
+/// anew when the machine does.
+fn skips_since(skips: &[Skip], job: JobId, started_at: Nanos) -> impl Iterator<Item = &Skip> + Clone {
+    let first = skips.partition_point(|row| row.from_ns < started_at.0);
+    skips[first..].iter().filter(move |row| row.job == Some(job))
+}
+
+/// The steps that were skipped after a job had done `steps`.
+fn skipped_after<'a>(skips: impl Iterator<Item = &'a Skip>, steps: u64) -> u64 {
+    skips.filter(|row| row.steps_before >= Some(steps)).filter_map(|row| row.steps).sum()
 }
 
 /// The launches that no turn of the journal has started: the scheduler died before it had written their turn. `starts` is the
@@ -212,7 +217,6 @@ mod tests {
             launch: launch.into(),
             steps,
             has_ended: false,
-            first_mono_ns: None,
             last_mono_ns: None,
             losses: Vec::new(),
         };
@@ -230,17 +234,23 @@ mod tests {
         }
     }
 
+    /// The first jump was before the machine was restarted, and its clock with it.
+    #[test]
+    fn only_what_a_launch_has_skipped_since_its_checkpoint_is_added() {
+        let skip = |from_ns, mono_ns, job, before| {
+            let (job, steps_before, steps) = (Some(JobId(job)), Some(before), Some(10));
+            Skip { job, steps_before, steps, ..Skip::without_job(0, (from_ns, from_ns + 5), mono_ns) }
+        };
+        let skips = [skip(10, 9_000, 0, 100), skip(20, 40, 0, 50), skip(30, 50, 1, 70), skip(40, 60, 0, 90)];
+        let after = |steps| skipped_after(skips_since(&skips, JobId(0), Nanos(20)), steps);
+        assert_eq!([0, 60, 91].map(after), [20, 10, 0]);
+    }
+
     #[test]
     fn the_loss_of_a_torn_job_is_that_of_its_steps_since_the_last_report() {
         let losses = vec![(0, 8.0), (1, 4.0), (3, 2.0), (4, 9.0)];
-        let traces = Traces {
-            launch: "0001-a".into(),
-            steps: 4,
-            has_ended: false,
-            first_mono_ns: None,
-            last_mono_ns: None,
-            losses,
-        };
+        let traces =
+            Traces { launch: "0001-a".into(), steps: 4, has_ended: false, last_mono_ns: None, losses };
         let found = [0, 1, 2, 3, 9].map(|steps| traces.loss_of_last(steps));
         // The third step had no loss, and not all ranks have done the fifth.
         assert_eq!(found, [None, Some(2.0), Some(2.0), Some(3.0), Some(14.0 / 3.0)]);

@@ -1,6 +1,6 @@
 //! `sched run --fast-forward` with synthetic workers.
 
-use front_door::{Background, wait_until};
+use front_door::{Background, Door, wait_until};
 use rustix::process::Signal;
 use schema::{
     decision::{self, Happened, JobId},
@@ -85,6 +85,8 @@ fn jobs_end_when_they_would_in_a_fraction_of_the_time() {
     assert!(replayed.out.contains("every decision as it was recorded"), "{}", replayed.out);
     door.exits(0, "fidelity r --hindsight");
     door.exits(0, "fidelity r r");
+    let said = door.exits(2, "trace curves r");
+    assert!(said.err.contains("r: its jobs skipped steps, which train no model"), "{}", said.err);
     let before = std::fs::read_to_string(run.outcomes_path()).expect("it reads");
     door.exits(0, "run --resume r");
     assert_eq!(
@@ -155,9 +157,8 @@ fn a_killed_scheduler_goes_on_from_a_checkpoint_with_skipped_steps() {
     assert!(jct_s > 0.97 * expected_s && jct_s < 2.0 * expected_s, "{row:?}");
 }
 
-/// A scheduler that is killed leaves no checkpoint: all steps of the job are lost, skipped ones as well.
-#[test]
-fn a_killed_scheduler_loses_skipped_steps_that_were_not_saved() {
+/// A run whose scheduler was killed after it had skipped steps and before it saved any.
+fn killed() -> Door {
     let door = door("name,submit_s,job,steps\na,0,short,6000\n");
     let mut sched = Background::start(door.command(&format!("run trace.csv --policy fifo {FORWARD}")));
     wait_until("steps were skipped", || {
@@ -166,20 +167,49 @@ fn a_killed_scheduler_loses_skipped_steps_that_were_not_saved() {
     sched.send(Signal::KILL);
     sched.wait();
     door.wait_until_nothing_is_left();
-    let skipped_before: u64 = skips(&run(&door)).iter().filter_map(|row| row.steps).sum();
-    let executed_before = executed(&run(&door));
+    door
+}
+
+/// Resumes the run, in which all steps are done again. Its time has gone on from the end of the last jump.
+fn all_is_done_again(door: &Door) -> Outcome {
+    let jumped_until = skips(&run(door)).last().expect("steps were skipped").until_ns;
+    let executed_before = executed(&run(door));
     door.exits(0, "run --resume r");
-    let [row] = &outcomes(&door)[..] else { panic!("one row") };
+    let (mut rows, run) = (outcomes(door), run(door));
+    let row = rows.remove(0);
     assert_eq!((row.status, row.steps), (Status::Ok, 6000));
-    assert_eq!(row.steps_lost, skipped_before + executed_before, "{row:?}");
-    let run = run(&door);
     assert_eq!(row.steps_skipped + executed(&run) - executed_before, 6000);
     let turns = decision::read(&run.decisions_path()).expect("it reads");
     let failed = turns
         .iter()
         .find(|turn| turn.events.iter().any(|event| matches!(event, Happened::Failed { job: JobId(0), .. })));
-    let last_jump = skips(&run).iter().filter(|row| row.jump == 0).map(|row| row.until_ns).max();
-    assert!(Some(failed.expect("it failed").at_ns.0) >= last_jump);
+    assert!(failed.expect("it failed").at_ns.0 >= jumped_until);
+    row
+}
+
+/// A scheduler that is killed leaves no checkpoint: all steps of the job are lost, skipped ones as well.
+#[test]
+fn a_killed_scheduler_loses_skipped_steps_that_were_not_saved() {
+    let door = killed();
+    let skipped_before: u64 = skips(&run(&door)).iter().filter_map(|row| row.steps).sum();
+    let executed_before = executed(&run(&door));
+    let row = all_is_done_again(&door);
+    assert_eq!(row.steps_lost, skipped_before + executed_before, "{row:?}");
+}
+
+/// A job with long steps says nothing between a jump and the death of its scheduler.
+#[test]
+fn a_resumed_run_goes_on_from_a_jump_after_which_nothing_was_said() {
+    let door = killed();
+    let run = run(&door);
+    let jumped = skips(&run).pop().expect("steps were skipped").mono_ns;
+    let path = run.events_path(&run.launches().unwrap()[0], 0);
+    let mut lines = Vec::new();
+    EventReader::open(&path, 0).unwrap().poll(&mut lines).unwrap();
+    let before = lines.iter().filter(|line| line.mono_ns.0 < jumped).count();
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.split_inclusive('\n').take(before).collect::<String>()).unwrap();
+    all_is_done_again(&door);
 }
 
 #[test]

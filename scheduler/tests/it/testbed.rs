@@ -113,7 +113,7 @@ fn a_job_that_is_stopped_goes_on_under_another_plan_on_other_devices() {
     let left = |bench: &Bench| std::fs::read_dir(bench.run.checkpoints_path()).unwrap().count();
     // A scheduler that dies before it has recorded this must detect it from the files.
     let checkpoints = Checkpoints::open(&bench.run, 1).unwrap();
-    let placed = WasPlaced { job: JobId(0), asked: Some(1_500), told: 0, start: 2 };
+    let placed = WasPlaced { job: JobId(0), asked: Some(1_500), told: 0, start: 2, started_at: Nanos::ZERO };
     let recovered = Recovered::read(&bench.run, &bench.manifest, (&checkpoints, &[]), &[placed]).unwrap();
     assert_eq!(recovered.fates, [Happened::Finished { job: JobId(0), steps: 1_500 }]);
     assert_eq!(left(&bench), 2, "the checkpoint, and that it is the last one");
@@ -297,7 +297,10 @@ fn what_a_dead_scheduler_has_left_is_known_to_the_step() {
     drop(testbed);
 
     let checkpoints = Checkpoints::open(&run, 4).unwrap();
-    let was_placed = |(id, steps)| WasPlaced { job: JobId(id), asked: Some(steps), told: 0, start: 0 };
+    let was_placed = |(id, steps)| {
+        let (job, asked) = (JobId(id), Some(steps));
+        WasPlaced { job, asked, told: 0, start: 0, started_at: Nanos::ZERO }
+    };
     let placed = [(0, 100_000), (1, 40), (2, 40), (3, 7)].map(was_placed);
     let recovered = Recovered::read(&run, &manifest, (&checkpoints, &[]), &placed).unwrap();
     let mut lines = Vec::new();

@@ -1,5 +1,6 @@
 """The list of policies, the runs that are kept, and the table, from results that are known."""
 
+import gzip
 import json
 import sys
 import tempfile
@@ -8,6 +9,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(PACKAGE))
+import main  # noqa: E402
 import policies  # noqa: E402
 import runs  # noqa: E402
 import table  # noqa: E402
@@ -39,12 +41,21 @@ class Policies(unittest.TestCase):
     def test_a_policy_is_refused_where_it_has_nothing_to_decide_by(self):
         self.assertEqual(policies.refusal("sia:every=5s", set()), "no job of this trace is elastic")
         self.assertEqual(policies.refusal("sia", {"elastic"}), "")
+        self.assertEqual(policies.refusal("horus-stand-in", {"intervals"}), "the utilisations of its jobs are not known")
         self.assertEqual(policies.refusal("a-new-one:with=settings", set()), "")
         self.assertIn("program", policies.refusal("exec", {"elastic"}))
         # Every need is one that some trace has, and has a reason.
         there = set().union(*(trace.has for trace in traces.TRACES))
         self.assertEqual(there, set(policies.REASONS))
         self.assertTrue(set(policies.NEEDS.values()) <= there)
+
+
+class Options(unittest.TestCase):
+    def test_seeds_are_numbers(self):
+        self.assertEqual(main.seeds("1,20"), ["1", "20"])
+        for text in ("", "1,", "a", "1 2"):
+            with self.assertRaisesRegex(main.argparse.ArgumentTypeError, "is no list of seeds"):
+                main.seeds(text)
 
 
 class Runs(unittest.TestCase):
@@ -71,6 +82,11 @@ class Runs(unittest.TestCase):
     def test_a_run_that_takes_too_long_is_ended(self):
         found = runs.simulate(["sleep", "30"], 0.2)
         self.assertEqual(found, {"reason": "it took longer than 0.2 s", "wall_s": 0.2})
+        self.assertTrue(runs.is_too_slow(found, 0.2))
+
+    def test_a_run_that_was_kept_under_a_higher_limit_counts(self):
+        self.assertFalse(runs.is_too_slow({"totals": totals(5), "wall_s": 90}, 60))
+        self.assertFalse(runs.is_too_slow({"reason": "it is broken", "wall_s": 1}, 60))
 
 
 class Table(unittest.TestCase):
@@ -107,6 +123,15 @@ class Traces(unittest.TestCase):
         self.assertLessEqual(max(int(row[devices]) for row in rows), traces.PHILLY_LARGEST)
         self.assertEqual(traces.philly_window(REFERENCE, 50, 1)[1:], rows)
         self.assertNotEqual(traces.philly_window(REFERENCE, 50, 2)[1:], rows)
+
+    def test_a_window_is_shorter_than_the_trace(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "philly").mkdir()
+            with gzip.open(Path(folder) / "philly" / "philly.csv.gz", "wt") as file:
+                file.write("timestamp,num_gpus\n1,1\n2,64\n3,8\n")
+            self.assertEqual(traces.philly_window(Path(folder), 1, 1)[1], ["1", "1"])
+            with self.assertRaisesRegex(SystemExit, "--philly-jobs 2: the published trace has 2 jobs of at most 32 GPUs"):
+                traces.philly_window(Path(folder), 2, 1)
 
     def test_a_file_is_there_only_when_it_is_complete(self):
         with tempfile.TemporaryDirectory() as folder:

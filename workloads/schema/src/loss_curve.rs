@@ -15,15 +15,17 @@ pub struct LossCurve {
 
 impl LossCurve {
     /// # Errors
-    /// Fails if a number is negative or not finite, and if the first two are 0, so that no step has a loss.
+    /// Fails if a number is negative or not finite, and if the loss of a step is not finite, or a sum of losses might not be.
     pub fn new(b0: f64, b1: f64, b2: f64) -> Result<LossCurve, String> {
         let curve = LossCurve { b0, b1, b2 };
         // NaN is refused, too.
         if ![b0, b1, b2].iter().all(|number| number.is_finite() && *number >= 0.0) {
             return Err(format!("'{curve}' is no loss curve: write three finite numbers of 0 or more"));
         }
-        if !curve.at(1).is_finite() {
-            return Err(format!("'{curve}' is no loss curve: its loss is infinite; raise B0 or B1"));
+        if !(curve.at(1) * u64::MAX as f64).is_finite() {
+            return Err(format!(
+                "'{curve}' is no loss curve: its loss is infinite, or above 1e288; raise B0 or B1, or lower B2"
+            ));
         }
         Ok(curve)
     }
@@ -101,6 +103,8 @@ mod tests {
             ("1/2/nan", "three finite numbers of 0 or more"),
             ("1/inf/0", "three finite numbers of 0 or more"),
             ("0/0/1", "its loss is infinite"),
+            ("1e308/0/1e308", "or above 1e288"),
+            ("0/1e-308/0", "or above 1e288"),
         ] {
             let error = text.parse::<LossCurve>().unwrap_err();
             assert!(error.contains(why), "{error}");

@@ -50,7 +50,7 @@ fn shares_are_growth_over_time_and_launches_are_shaded() {
 }
 
 #[test]
-fn the_clock_of_a_run_that_skipped_steps_is_told_from_that_of_the_host() {
+fn the_caption_says_that_a_run_that_skipped_steps_has_another_clock() {
     let mut written = with_readings(&[busy(S, 0), busy(2 * S, S)]);
     let caption = |run: &Run| make(run, &Colours::default())[0].caption.clone();
     assert!(!caption(&written.run).contains("skipped"));

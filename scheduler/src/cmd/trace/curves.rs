@@ -5,6 +5,7 @@ use std::{
     path::PathBuf,
 };
 
+use anyhow::ensure;
 use model::loss_fit::{self, FEWEST_REPORTS, LossFit, ReportedLoss};
 use rig::{Exit, output};
 use schema::{
@@ -19,7 +20,8 @@ use super::{Clock, Shaped};
 ///
 /// A curve is 1/(B0 k + B1) + B2 after k steps, fitted by least squares to the losses in the reports of progress in decisions.jsonl. A
 /// simulation of the written trace reports losses like those of the run, for policies that decide by them. A job with fewer than four
-/// reports of a loss, or with a loss that is not above 0, has no curve. The other columns stay as they are.
+/// reports of a loss, or with a loss that is not above 0, has no curve. The other columns stay as they are. A fast-forwarded run is
+/// refused, because skipped steps train no model.
 ///
 /// Example: `sched trace curves runs/search --out search-trace.csv`
 #[derive(clap::Args)]
@@ -32,6 +34,13 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let run = RunDir::open(&args.run)?;
+    let is_forwarded = run.manifest()?.scheduling.is_some_and(|of| of.fast_forward.is_some());
+    ensure!(
+        !is_forwarded,
+        "{}: its jobs skipped steps, which train no model, so that its losses do not belong to the numbers of steps in its reports; \
+         name a run without --fast-forward",
+        args.run.display()
+    );
     let mut rows = Trace::read(&run.arrivals_path())?.rows;
     let reports = reports(&decision::read(&run.decisions_path())?);
     let (mut fitted, mut largest) = (0, None::<(f64, String)>);
@@ -46,7 +55,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         }
     }
     let Some((rms_error, name)) = largest else {
-        let why = format!("no job of {} has {FEWEST_REPORTS} reports of a loss", args.run.display());
+        let why = format!("no job of {} has {FEWEST_REPORTS} reports of a loss above 0", args.run.display());
         return Err(Exit::NothingMatched.because(why));
     };
     output::note(format_args!(

@@ -63,22 +63,7 @@ impl<L: Skipping> FastForward<'_, L> {
         let length = until - now;
         let (of_launcher, of_run) = self.began;
         let run_time = |at: Nanos| of_run.0 + at.saturating_sub(of_launcher).0;
-        let whole = Skip {
-            jump: self.next_jump,
-            from_ns: run_time(now),
-            until_ns: run_time(until),
-            mono_ns: self.inner.now().0,
-            job: None,
-            name: None,
-            steps_before: None,
-            steps: None,
-            step_ns: None,
-            step_ns_ci_lo: None,
-            step_ns_ci_hi: None,
-            window_from_ns: None,
-            window_until_ns: None,
-            window_steps: None,
-        };
+        let whole = Skip::without_job(self.next_jump, (run_time(now), run_time(until)), self.inner.now().0);
         let mut rows = Vec::new();
         for member in self.training().collect::<Vec<_>>() {
             let (steps_before, room) = (self.inner.steps(member), self.inner.room(member).unwrap_or(0));

@@ -57,23 +57,9 @@ mod tests {
 
     use super::*;
 
-    fn skip(jump: u64, (from_ns, until_ns): (u64, u64), job: u32, (before, steps): (u64, u64)) -> Skip {
-        Skip {
-            jump,
-            from_ns,
-            until_ns,
-            mono_ns: 0,
-            job: Some(JobId(job)),
-            name: None,
-            steps_before: Some(before),
-            steps: Some(steps),
-            step_ns: None,
-            step_ns_ci_lo: None,
-            step_ns_ci_hi: None,
-            window_from_ns: None,
-            window_until_ns: None,
-            window_steps: None,
-        }
+    fn skip(jump: u64, times: (u64, u64), job: u32, (before, steps): (u64, u64)) -> Skip {
+        let (job, steps_before, steps) = (Some(JobId(job)), Some(before), Some(steps));
+        Skip { job, steps_before, steps, ..Skip::without_job(jump, times, 0) }
     }
 
     /// Job 0 skips 100 to 200 and 300 to 400, and falls back to 150. Then it skips 150 to 160.

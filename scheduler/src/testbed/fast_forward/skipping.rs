@@ -35,7 +35,7 @@ pub trait Skipping: Launcher {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimedStep {
     pub end: Nanos,
-    /// The time since the end of the step before. `None` for the first step of a launch, and if the launch was held or saved
-    /// in between.
+    /// The time since the end of the step before. `None` for the first step of a launch, and if it rested for a command in between. A time
+    /// for which a launch is held without a command counts.
     pub took: Option<Nanos>,
 }

@@ -10,7 +10,7 @@ const GROWTH: f64 = 0.1;
 
 /// A window without a steady part is cut to the newest steps when it is this many times as long as asked for, so that a disturbance
 /// long ago does not count for ever.
-const LONGEST: u32 = 8;
+const LONGEST: u64 = 8;
 
 /// A window stands for at most this many times its length. Then the next one is measured, in case the machine drifts.
 const STANDS_FOR: u64 = 50;
@@ -50,12 +50,12 @@ impl Window {
         }
         self.ends.push(step.end);
         self.took_ns.push(took.0);
-        let is_long = |times: u32| {
-            self.took_ns.len() >= (times * rule.window_steps) as usize
-                && self.took_ns.iter().sum::<u64>() >= u64::from(times) * window(rule).0
+        let is_too_long = || {
+            self.took_ns.len() as u64 >= LONGEST.saturating_mul(rule.window_steps.into())
+                && self.took_ns.iter().sum::<u64>() >= LONGEST.saturating_mul(window(rule).0)
         };
-        // Whether it is too long is rarely worth the sum.
-        if self.took_ns.len().is_power_of_two() && is_long(LONGEST) {
+        // The sum takes time, and is made at few lengths.
+        if self.took_ns.len().is_power_of_two() && is_too_long() {
             let half = self.took_ns.len() / 2;
             self.ends.drain(..half);
             self.took_ns.drain(..half);
@@ -144,6 +144,18 @@ mod tests {
         assert_eq!(judged(course(10, 30)).err(), Some(Hindrance::Measuring), "1.5 s after the warm-up");
         let measured = judged(course(10, 45)).expect("2.25 s after the warm-up");
         assert_eq!((measured.step_ns.estimate, measured.from), (50.0 * MS as f64, Nanos(1_500 * MS)));
+    }
+
+    /// The bound of a long window is beyond the range of the numbers.
+    #[test]
+    fn a_window_may_be_asked_to_be_as_long_as_can_be() {
+        for rule in [Rule { window_steps: u32::MAX, ..RULE }, Rule { window_s: 1e12, ..RULE }] {
+            let mut window = Window::from(Nanos::ZERO);
+            for nth in 1..=256 {
+                window.add(TimedStep { end: Nanos(nth * MS), took: Some(Nanos(MS)) }, &rule);
+            }
+            assert_eq!((window.took_ns.len(), window.judge(&rule).err()), (256, Some(Hindrance::Measuring)));
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::cluster::{JobId, Settled};
 impl ProcessLauncher {
     pub(super) fn command(&mut self, member: Member, command: Command) {
         let Some(launch) = self.launches.get_mut(&member) else { return };
-        launch.is_told(command.clone());
+        launch.note_command(command.clone());
         self.setup.rig.command(member, command);
     }
 
@@ -67,7 +67,7 @@ impl ProcessLauncher {
                     Command::Checkpoint { .. } => "write a checkpoint",
                     _ => command.name(),
                 };
-                launch.failure = Some((ErrorKind::Internal, format!("did not {what}: {why}")));
+                launch.fails_as(ErrorKind::Internal, format!("did not {what}: {why}"));
                 self.setup.rig.remove(member, Leave::Now);
                 return;
             }

@@ -28,7 +28,8 @@ pub(super) const TESTBED_AHEAD: Duration = Duration::from_millis(500);
 /// The interval between looks at its events: several within one grant.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// The interval until its first step shows its pace. Its grant is small until then, and it would wait for more.
+/// The interval until its first step shows its pace. Its grant is small until then, and it would wait for more. Also that towards the end
+/// of a launch that skipped steps.
 pub(super) const LOOK_AT_FIRST: Duration = Duration::from_millis(5);
 
 /// The work that is left to a launch, on average, when it is to come to rest: its grant is extended when half is used up, which is
@@ -100,7 +101,7 @@ pub(super) struct LaunchState {
     pub(super) save_at: Option<Nanos>,
     saves: u32,
     /// Why we end it.
-    pub(super) failure: Option<(ErrorKind, String)>,
+    failure: Option<(ErrorKind, String)>,
 }
 
 impl LaunchState {
@@ -275,8 +276,12 @@ impl LaunchState {
         self.is_command || self.has_skipped
     }
 
-    pub(super) fn is_granted_its_end(&self) -> bool {
-        self.has_skipped && self.left.is_some_and(|left| self.pace.granted() >= left)
+    /// The interval between reads of its events while no other launch waits for its rest. A launch that skipped steps is ended from here
+    /// after its last one, which is to be noticed soon.
+    pub(super) fn usual_look(&self) -> Duration {
+        let is_granted_its_end =
+            self.has_skipped && self.left.is_some_and(|left| self.pace.granted() >= left);
+        if is_granted_its_end { LOOK_AT_FIRST } else { LOOK_EVERY }
     }
 
     /// The steps that are left and not granted.
@@ -292,7 +297,7 @@ impl LaunchState {
     }
 
     /// Notes that a command was given to it, for which it rests.
-    pub(super) fn is_told(&mut self, command: Command) {
+    pub(super) fn note_command(&mut self, command: Command) {
         self.commands.push_back(command);
         self.was_commanded = true;
     }
@@ -316,9 +321,9 @@ impl LaunchState {
         }
     }
 
-    /// Whether it rests, after all that it was granted and told to do.
+    /// Whether it rests, after all that it was granted and told to do. One that leaves does not stay at rest.
     pub(super) fn has_come_to_rest(&self) -> bool {
-        !self.has_said_last_word && self.commands.is_empty() && self.rests()
+        !self.is_leaving && !self.has_said_last_word && self.commands.is_empty() && self.rests()
     }
 
     /// Whether its memory is not on its device as a whole.
@@ -336,6 +341,12 @@ impl LaunchState {
             Some(pid) if processes == 1 => Ok(pid),
             _ => Err(format!("{PROGRAM} moves the memory of one process, and {processes} train")),
         }
+    }
+
+    /// Notes why we end it. The first reason stays, because later ones follow from it: an action on a process whose device was lost fails
+    /// as well.
+    pub(super) fn fails_as(&mut self, kind: ErrorKind, why: String) {
+        self.failure.get_or_insert((kind, why));
     }
 
     /// A rank has answered the first command. Returns that command, with the reason of a refusal, when all ranks have answered.
@@ -382,15 +393,17 @@ impl LaunchState {
 
 #[cfg(test)]
 mod tests {
-    use schema::{decision::Share, spec::Program, wire::Timing};
+    use schema::{
+        FORMAT,
+        decision::Share,
+        spec::{Notes, Program},
+        wire::Timing,
+    };
 
     use super::*;
 
-    #[test]
-    fn a_rank_that_is_heard_of_late_takes_no_steps_back() {
-        let (samples, loss, phases, sent_bytes) = (None, None, None, None);
-        let (dur_ns, timing) = (Nanos(1_000_000), Timing::Hook);
-        let step = |index| Step { index, dur_ns, samples, loss, phases: phases.clone(), sent_bytes, timing };
+    /// A launch of a command whose job had done `before` steps and has `left` more to do.
+    fn launch(before: u64, left: Option<u64>) -> LaunchState {
         let command = Program::Command(vec!["torchrun".into()]);
         let spec = LaunchSpec::new("0001-cmd", "cmd", command, vec![Device::AllCores]);
         let start = StartRequest {
@@ -401,11 +414,64 @@ mod tests {
             plan: None,
             share: Share::FULL,
         };
-        let mut launch = LaunchState::new(&start, &spec, 10, None);
+        LaunchState::new(&start, &spec, before, left)
+    }
+
+    /// A step of 10 ms.
+    fn step(index: u64) -> Step {
+        let (samples, loss, phases, sent_bytes) = (None, None, None, None);
+        let (dur_ns, timing) = (Nanos(10_000_000), Timing::Hook);
+        Step { index, dur_ns, samples, loss, phases, sent_bytes, timing }
+    }
+
+    #[test]
+    fn a_rank_that_is_heard_of_late_takes_no_steps_back() {
+        let mut launch = launch(10, None);
         let steps = [(0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (1, 2), (1, 3)].map(|(rank, index)| {
             launch.count(rank, &step(index));
             launch.steps()
         });
         assert_eq!(steps, [11, 12, 12, 12, 12, 13, 13]);
+    }
+
+    #[test]
+    fn a_launch_that_leaves_does_not_come_to_rest() {
+        let mut launch = launch(0, Some(9));
+        launch.hear(0, Nanos(1), &Event::Held { index: 0 });
+        assert!(launch.has_come_to_rest());
+        launch.is_leaving = true;
+        assert!(!launch.has_come_to_rest(), "its process must not be locked");
+    }
+
+    /// `cuda-checkpoint` fails on a process that was ended because its device was lost.
+    #[test]
+    fn a_launch_fails_for_the_first_reason() {
+        let mut launch = launch(0, Some(9));
+        launch.fails_as(ErrorKind::DeviceLost, "lost its device cuda:0".into());
+        launch.fails_as(ErrorKind::Suspension, "could not be suspended".into());
+        let end = LaunchEnd {
+            format: FORMAT,
+            mono_ns: Nanos(1),
+            enough_mono_ns: None,
+            err: Some(ErrorKind::Interrupted),
+            err_detail: None,
+            notes: Notes::default(),
+            ranks: Vec::new(),
+        };
+        let ended = launch.ended(&end, 4);
+        assert!(matches!(ended, Happened::Failed { steps: 4, kind: ErrorKind::DeviceLost, .. }), "{ended:?}");
+    }
+
+    #[test]
+    fn the_end_of_a_launch_that_skipped_steps_is_looked_for_more_often() {
+        let mut launch = launch(0, Some(1_000));
+        launch.is_training = true;
+        launch.count(0, &step(0));
+        assert!(launch.grant().is_some_and(|granted| granted < 100));
+        assert_eq!(launch.usual_look(), LOOK_EVERY);
+        launch.skip(launch.room().expect("it has an end") - 10);
+        assert_eq!(launch.usual_look(), LOOK_EVERY, "ten steps are not granted yet");
+        launch.skip(10);
+        assert_eq!(launch.usual_look(), LOOK_AT_FIRST);
     }
 }

@@ -38,7 +38,7 @@ impl ProcessLauncher {
         let of_device = self.launches.iter_mut().filter(|(_, launch)| there(launch));
         let ended: Vec<Member> = of_device
             .map(|(member, launch)| {
-                launch.failure.get_or_insert_with(|| (ErrorKind::DeviceLost, why.clone()));
+                launch.fails_as(ErrorKind::DeviceLost, why.clone());
                 *member
             })
             .collect();

@@ -6,7 +6,7 @@ use schema::units::Nanos;
 use super::{
     super::fast_forward::{Skipping, TimedStep},
     ProcessLauncher,
-    launch::{LOOK_AT_FIRST, LaunchState},
+    launch::LaunchState,
 };
 
 impl Skipping for ProcessLauncher {
@@ -41,16 +41,5 @@ impl Skipping for ProcessLauncher {
 
     fn last_throttled(&self) -> Option<Nanos> {
         self.setup.sampler.last_throttled()
-    }
-}
-
-impl ProcessLauncher {
-    /// Reads the events of a launch that was granted its last steps more often, so that it ends soon after them.
-    pub(super) fn look_for_end(&mut self, member: Member) {
-        let Some(launch) = self.launches.get_mut(&member) else { return };
-        if launch.is_granted_its_end() && launch.look > LOOK_AT_FIRST {
-            launch.look = LOOK_AT_FIRST;
-            self.setup.rig.look_every(member, LOOK_AT_FIRST);
-        }
     }
 }

@@ -148,7 +148,7 @@ impl ProcessLauncher {
     fn is_unusable(&mut self, member: Member, why: String) {
         let Some(launch) = self.launches.get_mut(&member) else { return };
         launch.memory = ProcessMemory::OnDevice;
-        launch.failure = Some((ErrorKind::Suspension, format!("could not be suspended or go on: {why}")));
+        launch.fails_as(ErrorKind::Suspension, format!("could not be suspended or go on: {why}"));
         self.setup.rig.remove(member, Leave::Now);
     }
 }

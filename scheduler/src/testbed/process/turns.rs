@@ -9,7 +9,7 @@
 use rig::pace::SHORTEST_LOOK;
 use schema::units::Nanos;
 
-use super::{ProcessLauncher, launch::LOOK_EVERY};
+use super::ProcessLauncher;
 
 impl ProcessLauncher {
     /// Lets launches join and leave, and grants steps to the launches that have a turn. Does nothing in a mode without turns.
@@ -55,7 +55,7 @@ impl ProcessLauncher {
             let before = launch.look;
             let others_wait = launch.is_coming_to_rest || turns.is_some_and(|turns| turns.contends(member));
             if launch.is_over || launch.rests() || !others_wait {
-                (launch.look, launch.look_at) = (LOOK_EVERY, now);
+                (launch.look, launch.look_at) = (launch.usual_look(), now);
             } else {
                 if launch.look_at <= now {
                     launch.look = launch.look_after(now);

@@ -75,8 +75,7 @@ impl ProcessLauncher {
     fn begin_training(&mut self, member: Member) {
         let Some(launch) = self.launches.get_mut(&member) else { return };
         if let Err(why) = self.backend.verify(launch.job.0 as usize, &launch.pids) {
-            launch.failure =
-                Some((ErrorKind::Sharing, format!("does not share its devices as requested: {why}")));
+            launch.fails_as(ErrorKind::Sharing, format!("does not share its devices as requested: {why}"));
             return self.setup.rig.remove(member, Leave::Now);
         }
         launch.is_training = true;
@@ -102,7 +101,6 @@ impl ProcessLauncher {
         let Some(launch) = self.launches.get_mut(&member) else { return };
         if let Some(steps) = launch.grant() {
             self.setup.rig.extend(member, steps);
-            self.look_for_end(member);
         }
     }
 

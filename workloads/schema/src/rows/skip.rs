@@ -31,6 +31,26 @@ pub struct Skip {
 }
 
 impl Skip {
+    /// A jump in which no job trained, between two times of the run.
+    pub fn without_job(jump: u64, (from_ns, until_ns): (u64, u64), mono_ns: u64) -> Skip {
+        Skip {
+            jump,
+            from_ns,
+            until_ns,
+            mono_ns,
+            job: None,
+            name: None,
+            steps_before: None,
+            steps: None,
+            step_ns: None,
+            step_ns_ci_lo: None,
+            step_ns_ci_hi: None,
+            window_from_ns: None,
+            window_until_ns: None,
+            window_steps: None,
+        }
+    }
+
     pub fn length_ns(&self) -> u64 {
         self.until_ns.saturating_sub(self.from_ns)
     }
