@@ -1,0 +1,33 @@
+//! Where jobs are placed on nodes of different sizes, and whose cores are few.
+
+use scheduler::{job::JobRequest, topology::Topology};
+use schema::{cluster::NodeFacts, manifest::AlikeNodes};
+
+use super::{HEAVY, World, job, starts};
+
+/// One node with eight cores.
+fn node_with_cores(devices: u32) -> World {
+    let facts = NodeFacts { cpus: Some(8), ..NodeFacts::default() };
+    World::new(Topology::simulated(&[AlikeNodes {
+        nodes: 1,
+        devices,
+        device_type: "GPU".into(),
+        facts,
+        ..AlikeNodes::default()
+    }]))
+}
+
+fn with_cores(cpus: u16, job: JobRequest) -> JobRequest {
+    JobRequest { cpus: Some(cpus), ..job }
+}
+
+#[test]
+fn a_job_that_needs_fewer_cores_does_not_wait_for_one_that_needs_more() {
+    let jobs = [
+        with_cores(5, job(0, HEAVY, (0, 1, 20))),
+        with_cores(4, job(1, HEAVY, (1, 1, 20))),
+        with_cores(3, job(2, HEAVY, (2, 1, 20))),
+    ];
+    let (turns, _) = node_with_cores(2).run("gandiva:slice=off:pack=off", &jobs);
+    assert_eq!(starts(&turns), [(0.0, 0, vec![0]), (2.0, 2, vec![1]), (20.0, 1, vec![0])]);
+}
