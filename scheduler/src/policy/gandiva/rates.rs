@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The number of laps that are kept, so that a rate is not of the distant past.
-const LAPS: usize = 20;
+pub(super) const LAPS: usize = 20;
 /// A report of fewer steps is added to the next, because reports count whole steps.
 const STEPS: u64 = 5;
 
