@@ -49,7 +49,7 @@ use super::{
 };
 use crate::{
     cluster::{Action, JobId},
-    job::State,
+    job::{Phase, Placed, State},
     view::{Change, View},
 };
 
@@ -116,7 +116,15 @@ impl Gandiva {
                 Change::Lost(device) => {
                     for job in self.residents.on(device).clone() {
                         self.leave(view, job);
-                        self.enqueue(view, job);
+                        match view.job(job).placed() {
+                            // It was to move there, and has not left its devices.
+                            Some(Placed { devices, plan, phase, .. })
+                                if !matches!(phase, Phase::Stopping | Phase::Ending) =>
+                            {
+                                self.residents.add(view, job, devices.clone(), *plan);
+                            }
+                            _ => self.enqueue(view, job),
+                        }
                     }
                 }
                 Change::DoNotFit(one, other) => {
