@@ -92,6 +92,17 @@ fn two_jobs_share_a_switch_cost_that_is_small_beside_the_quantum() {
     assert!((242.0..=243.5).contains(&last), "{last}");
 }
 
+/// The first job is on its way back from 20 s to 23 s. In between it cannot be suspended.
+#[test]
+fn a_job_that_resumes_shares_its_devices_with_no_higher_priority() {
+    let mut jobs = vec![job(0, HEAVY, (0, 1, 60)), job(1, HEAVY, (0, 1, 60)), job(2, HEAVY, (21, 1, 20))];
+    jobs[2].priority = 1;
+    let world = World { cost: Nanos(3 * SECOND), ..World::node(1) };
+    let (turns, outcomes) = world.run("gandiva:quantum=10s:pack=off", &jobs);
+    assert_eq!(starts(&turns)[2], (23.0, 2, vec![0]));
+    assert!(outcomes.iter().all(|row| row.packed_ns == Some(0)), "{outcomes:?}");
+}
+
 /// The first device has a job of a higher priority, which leaves nothing to the others there.
 #[test]
 fn a_job_is_not_left_beside_a_higher_priority() {
