@@ -264,9 +264,11 @@ impl Gandiva {
             State::Waiting { since } => view.now - since < self.settings.relax,
             _ => false,
         };
-        self.residents.iter().any(suspended)
-            || (!self.queue.is_empty() && self.residents.iter().next().is_some())
-            || self.queue.iter().any(relaxes)
+        // Time changes nothing for members of searches that wait for others, nor for jobs that wait until another one ends.
+        let is_blocked = |job| self.is_barred(job) || self.searches.standing(job) == Standing::Held;
+        let may_run = |(job, _): (JobId, _)| is_up(view, job) || !is_blocked(job);
+        let takes_turns = self.residents.iter().any(suspended) || !self.queue.is_empty();
+        (takes_turns && self.residents.iter().any(may_run)) || self.queue.iter().any(relaxes)
     }
 }
 

@@ -75,3 +75,13 @@ fn a_member_that_cannot_be_suspended_goes_on_where_others_would_wait() {
     );
     assert_eq!((outcomes[0].end_ns, outcomes[0].paused_ns), (Some(80 * SECOND), Some(0)));
 }
+
+/// The first member waits at the rung with its device. The other cannot be suspended, and needs both.
+#[test]
+fn a_search_that_cannot_go_on_ends_the_run() {
+    let mut jobs = members()[..2].to_vec();
+    (jobs[1].devices, jobs[1].elastic) = (2, true);
+    let world = World { suspension: Suspension::CudaCheckpoint, ..World::node(2) };
+    let ended = run(&world, &jobs, "gandiva:quantum=2s:search=halving:rung=200");
+    assert!(matches!(ended, Err(ClusterError::Stuck { waiting: 2 })), "{ended:?}");
+}
