@@ -6,7 +6,7 @@
 //! if it is slower. A job grows only when its rate is known. When a job comes and devices are short, jobs that have grown go back to what
 //! they asked for, before any device is shared.
 
-use schema::{plan::Plan, units::Nanos};
+use schema::{plan::Plan, suspension::Suspension, units::Nanos};
 
 use super::{
     super::elastic::Freedom,
@@ -34,6 +34,10 @@ impl Gandiva {
 
     /// Lets one job of each node grow.
     pub(super) fn grow(&mut self, view: &View<'_>, reasons: &mut Vec<String>) {
+        // With several processes, it could no longer be suspended.
+        if view.suspension == Suspension::CudaCheckpoint {
+            return;
+        }
         let elastic =
             |job: &JobId| view.asked_by(*job).elastic && view.asked_by(*job).takes_no_checkpoint.is_none();
         let jobs: Vec<JobId> = self.residents.iter().map(|(job, _)| job).filter(elastic).collect();
