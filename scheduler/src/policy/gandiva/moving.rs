@@ -17,7 +17,7 @@ use super::{
     super::elastic::restart_s,
     Gandiva,
     place::{Load, has_cores},
-    residents::{Group, is_up},
+    residents::{Group, devices_of, is_up},
     trials::nodes_of,
 };
 use crate::{
@@ -70,15 +70,15 @@ impl Gandiva {
         let (own_nodes, count) = (nodes_of(view, &group.devices), group.devices.len());
         let pool = view.occupancy.pool_of(group.devices[0]);
         let on_node = |node: NodeId| {
-            let first = view.topology.nodes()[node.0 as usize].first.0;
-            let there = (first..first + view.occupancy.devices_of(node)).map(DeviceId);
             let is_open = |device: &DeviceId| {
                 !group.devices.contains(device)
                     && !view.occupancy.is_lost(*device)
                     && self.residents.on(*device).iter().all(|other| self.can_suspend(view, *other))
             };
-            let mut open: Vec<(Load, DeviceId)> =
-                there.filter(is_open).map(|device| (self.load(view, device, job), device)).collect();
+            let mut open: Vec<(Load, DeviceId)> = devices_of(view, node)
+                .filter(is_open)
+                .map(|device| (self.load(view, device, job), device))
+                .collect();
             open.sort_unstable();
             open.truncate(count);
             let load = open.last().filter(|_| open.len() == count)?.0;
@@ -185,19 +185,16 @@ impl Gandiva {
 
     /// The devices of a node without residents.
     pub(super) fn free_on(&self, view: &View<'_>, node: NodeId) -> impl Iterator<Item = DeviceId> {
-        let first = view.topology.nodes()[node.0 as usize].first.0;
-        let there = (first..first + view.occupancy.devices_of(node)).map(DeviceId);
-        there.filter(move |device| self.residents.on(*device).is_empty() && !view.occupancy.is_lost(*device))
+        devices_of(view, node)
+            .filter(move |device| self.residents.on(*device).is_empty() && !view.occupancy.is_lost(*device))
     }
 
     /// The devices of a node that are free or that this job alone has.
     fn open_on(&self, view: &View<'_>, node: NodeId, job: JobId) -> Vec<DeviceId> {
-        let first = view.topology.nodes()[node.0 as usize].first.0;
-        let there = (first..first + view.occupancy.devices_of(node)).map(DeviceId);
         let is_open = |device: &DeviceId| {
             !view.occupancy.is_lost(*device) && self.residents.on(*device).iter().all(|other| *other == job)
         };
-        there.filter(is_open).collect()
+        devices_of(view, node).filter(is_open).collect()
     }
 
     fn relocate(&mut self, view: &View<'_>, job: JobId, devices: Vec<DeviceId>, reasons: &mut Vec<String>) {

@@ -19,7 +19,7 @@ use schema::placement::Placement;
 use super::{
     super::{ranking::Need, search::Standing},
     Gandiva,
-    residents::Residents,
+    residents::{Residents, devices_of},
 };
 use crate::{
     cluster::JobId,
@@ -173,9 +173,8 @@ pub(super) type Load = (u32, u32);
 const EXCLUSIVE: u32 = 1 << 24;
 
 fn candidate(view: &View<'_>, residents: &Residents, node: NodeId) -> Candidate {
-    let first = view.topology.nodes()[node.0 as usize].first.0;
-    let there = (first..first + view.occupancy.devices_of(node)).map(DeviceId);
-    let mut devices: Vec<DeviceId> = there.filter(|device| !view.occupancy.is_lost(*device)).collect();
+    let mut devices: Vec<DeviceId> =
+        devices_of(view, node).filter(|device| !view.occupancy.is_lost(*device)).collect();
     devices.sort_by_key(|device| !residents.on(*device).is_empty());
     let free = devices.iter().filter(|device| residents.on(**device).is_empty()).count() as u32;
     Candidate { node, devices, free, affinity: residents.affinity(node) }

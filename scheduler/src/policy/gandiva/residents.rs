@@ -113,9 +113,7 @@ impl Residents {
         }
         for device in &resident.devices {
             let node = view.topology.node_of(*device);
-            let first = view.topology.nodes()[node.0 as usize].first.0;
-            let count = view.occupancy.devices_of(node);
-            if (first..first + count).all(|device| self.on[device as usize].is_empty()) {
+            if devices_of(view, node).all(|device| self.on(device).is_empty()) {
                 self.affinity[node.0 as usize] = None;
             }
         }
@@ -218,6 +216,12 @@ impl Residents {
         let mut groups = self.on(device).iter().map(|job| self.of[job].group);
         groups.next().is_some_and(|first| groups.any(|group| group != first))
     }
+}
+
+/// All devices of a node.
+pub(super) fn devices_of(view: &View<'_>, node: NodeId) -> impl Iterator<Item = DeviceId> {
+    let first = view.topology.nodes()[node.0 as usize].first.0;
+    (first..first + view.occupancy.devices_of(node)).map(DeviceId)
 }
 
 /// Whether a job runs, or is on its way to.
