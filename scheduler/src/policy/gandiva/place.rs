@@ -144,9 +144,20 @@ impl Gandiva {
         nodes.sort();
         // All devices of a job are of one type.
         nodes.chunk_by(|a, b| a.0 == b.0).find_map(|of_pool| {
-            let devices = of_pool.iter().flat_map(|(_, _, _, devices)| devices).map(|(_, device)| *device);
-            let found: Vec<DeviceId> = devices.take(need.devices as usize).collect();
-            (found.len() == need.devices as usize).then_some(found)
+            let most = match view.placement {
+                Placement::Consolidated => view.occupancy.fewest_nodes(of_pool[0].0?, need.devices)?,
+                Placement::Spread => of_pool.len(),
+            };
+            // The largest of the least loaded nodes, as soon as they are enough.
+            (1..=of_pool.len()).find_map(|number| {
+                let mut chosen: Vec<_> = of_pool[..number].iter().collect();
+                chosen.sort_by_key(|(_, _, open, _)| *open);
+                chosen.truncate(most);
+                chosen.sort();
+                let devices = chosen.iter().flat_map(|(_, _, _, devices)| devices).map(|(_, device)| *device);
+                let found: Vec<DeviceId> = devices.take(need.devices as usize).collect();
+                (found.len() == need.devices as usize).then_some(found)
+            })
         })
     }
 

@@ -31,3 +31,17 @@ fn a_job_that_needs_fewer_cores_does_not_wait_for_one_that_needs_more() {
     let (turns, _) = node_with_cores(2).run("gandiva:slice=off:pack=off", &jobs);
     assert_eq!(starts(&turns), [(0.0, 0, vec![0]), (2.0, 2, vec![1]), (20.0, 1, vec![0])]);
 }
+
+/// Two of the nodes have two devices, and are less loaded than the one that has four.
+#[test]
+fn a_job_of_several_nodes_is_on_no_more_than_it_needs() {
+    let group =
+        |nodes, devices| AlikeNodes { nodes, devices, device_type: "GPU".into(), ..AlikeNodes::default() };
+    let world = World::new(Topology::simulated(&[group(2, 2), group(1, 4)]));
+    let mut jobs: Vec<JobRequest> = (0..4).map(|id| job(id, HEAVY, (0, 2, 200))).collect();
+    jobs[2].weight = 5;
+    jobs.push(job(4, HEAVY, (1, 6, 20)));
+    let (turns, _) = world.run("gandiva:quantum=5s:pack=off:relax=10s", &jobs);
+    let of_large: Vec<_> = starts(&turns).into_iter().filter(|(_, job, _)| *job == 4).collect();
+    assert_eq!(of_large[0].2, [0, 1, 6, 7, 4, 5]);
+}
