@@ -10,6 +10,7 @@ use std::{
 
 use schema::{plan::Plan, units::Nanos};
 
+use super::trials::nodes_of;
 use crate::{
     cluster::JobId,
     job::{Phase, Placed, State},
@@ -24,7 +25,7 @@ pub(super) struct Resident {
     pub(super) devices: Vec<DeviceId>,
     pub(super) plan: Option<Plan>,
     /// The time in seconds for which it ran there, over the weight of its group. A resident that comes begins with the least of those
-    /// with which it shares a device, so that it catches up nothing.
+    /// with which it shares a device, or a node whose cores it asks for, so that it catches up nothing.
     pub(super) served_s: f64,
     /// The time up to which `served_s` is counted, if it runs.
     counted: Option<Nanos>,
@@ -93,7 +94,14 @@ impl Residents {
 
     /// Makes a job that is not one yet a resident of these devices.
     pub(super) fn add(&mut self, view: &View<'_>, job: JobId, devices: Vec<DeviceId>, plan: Option<Plan>) {
-        let beside = devices.iter().flat_map(|device| self.on(*device)).map(|other| self.of[other].served_s);
+        let on_nodes = || {
+            let nodes = nodes_of(view, &devices).into_iter();
+            nodes.flat_map(|node| devices_of(view, node)).collect::<Vec<_>>()
+        };
+        // Jobs that ask for cores take turns with those of their nodes.
+        let takes_cores = view.asked_by(job).cpus.is_some() && view.occupancy.counts_cpus();
+        let near = if takes_cores { on_nodes() } else { devices.clone() };
+        let beside = near.iter().flat_map(|device| self.on(*device)).map(|other| self.of[other].served_s);
         let served_s = beside.min_by(f64::total_cmp).unwrap_or(0.0);
         for device in &devices {
             let node = view.topology.node_of(*device).0 as usize;

@@ -3,7 +3,7 @@
 use scheduler::{job::JobRequest, topology::Topology};
 use schema::{cluster::NodeFacts, manifest::AlikeNodes};
 
-use super::{HEAVY, World, job, starts};
+use super::{HEAVY, World, job, starts, steps_at};
 
 /// One node with eight cores.
 fn node_with_cores(devices: u32) -> World {
@@ -30,6 +30,15 @@ fn a_job_that_needs_fewer_cores_does_not_wait_for_one_that_needs_more() {
     ];
     let (turns, _) = node_with_cores(2).run("gandiva:slice=off:pack=off", &jobs);
     assert_eq!(starts(&turns), [(0.0, 0, vec![0]), (2.0, 2, vec![1]), (20.0, 1, vec![0])]);
+}
+
+/// Each has a device, and the cores are enough for one of them.
+#[test]
+fn jobs_that_take_turns_for_cores_have_equal_shares_from_the_arrival_of_the_second() {
+    let jobs = [with_cores(6, job(0, HEAVY, (0, 1, 60))), with_cores(6, job(1, HEAVY, (30, 1, 60)))];
+    let (turns, _) = node_with_cores(2).run("gandiva:quantum=2s:pack=off", &jobs);
+    let done = steps_at(&turns, 60, 2);
+    assert!((430..=470).contains(&done[0]) && (130..=170).contains(&done[1]), "{done:?}");
 }
 
 /// Two of the nodes have two devices, and are less loaded than the one that has four.
