@@ -70,7 +70,7 @@ impl Gandiva {
             let mut devices = resident.devices.clone();
             devices.extend(free);
             devices.sort_unstable();
-            if !has_cores(view, job, &devices) {
+            if !has_cores(view, &[job], &devices) {
                 continue;
             }
             reasons.push(format!("{} grows from {count} to {wanted} devices", view.asked_by(job).name));

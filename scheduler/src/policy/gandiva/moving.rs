@@ -84,7 +84,7 @@ impl Gandiva {
             let load = open.last().filter(|_| open.len() == count)?.0;
             let devices: Vec<DeviceId> = open.into_iter().map(|(_, device)| device).collect();
             let is_slower = self.trials.slower.contains(&(job, vec![node], count));
-            (!is_slower && has_cores(view, job, &devices)).then_some((
+            (!is_slower && has_cores(view, &[job], &devices)).then_some((
                 load,
                 !own_nodes.contains(&node),
                 node,
@@ -123,7 +123,7 @@ impl Gandiva {
             let nodes = view.occupancy.nodes_in(pool).filter_map(|node| {
                 let devices = self.open_on(view, node, group.first);
                 let is_slower = self.trials.slower.contains(&(group.first, vec![node], count));
-                (devices.len() >= count && !is_slower && has_cores(view, group.first, &devices[..count]))
+                (devices.len() >= count && !is_slower && has_cores(view, &[group.first], &devices[..count]))
                     .then_some((devices.len(), node, devices))
             });
             if let Some((_, _, devices)) = nodes.min() {
@@ -174,7 +174,7 @@ impl Gandiva {
                 continue;
             };
             let devices: Vec<DeviceId> = self.free_on(view, to).take(count).collect();
-            if !has_cores(view, job, &devices) {
+            if !has_cores(view, &[job], &devices) {
                 continue;
             }
             self.relocate(view, job, devices, reasons);

@@ -108,7 +108,7 @@ impl Gandiva {
             open.truncate(count as usize);
             let load = open.last()?.0;
             let devices: Vec<DeviceId> = open.into_iter().map(|(_, device)| device).collect();
-            let is_enough = devices.len() == count as usize && has_cores(view, job, &devices);
+            let is_enough = devices.len() == count as usize && has_cores(view, &[job], &devices);
             is_enough.then_some((load, of.node, devices))
         };
         candidates.iter().filter_map(of_node).min().map(|(_, _, devices)| devices)
@@ -191,13 +191,18 @@ fn candidate(view: &View<'_>, residents: &Residents, node: NodeId) -> Candidate 
     Candidate { node, devices, free, affinity: residents.affinity(node) }
 }
 
-/// Whether the nodes of these devices have as many cores as the job asks for, if no other job has any.
-pub(super) fn has_cores(view: &View<'_>, job: JobId, devices: &[DeviceId]) -> bool {
-    let Some(each) = view.asked_by(job).cpus.filter(|_| view.occupancy.counts_cpus()) else { return true };
+/// Whether the nodes of these devices have as many cores for each device as these jobs ask for together, if no other job has any.
+pub(super) fn has_cores(view: &View<'_>, jobs: &[JobId], devices: &[DeviceId]) -> bool {
+    let Some(each) = cpus(view, jobs).filter(|_| view.occupancy.counts_cpus()) else { return true };
     let mut nodes: Vec<NodeId> = devices.iter().map(|device| view.topology.node_of(*device)).collect();
     nodes.sort_unstable();
     nodes.chunk_by(|a, b| a == b).all(|same| {
         let cores = view.topology.nodes()[same[0].0 as usize].facts.cpus;
         cores.is_none_or(|cores| u32::from(each) * same.len() as u32 <= cores)
     })
+}
+
+/// The cores that jobs ask for together for each device, if one of them asks for some.
+pub(super) fn cpus(view: &View<'_>, jobs: &[JobId]) -> Option<u16> {
+    jobs.iter().filter_map(|job| view.asked_by(*job).cpus).reduce(u16::saturating_add)
 }

@@ -15,6 +15,7 @@ use schema::{suspension::Suspension, units::Nanos};
 use super::{
     super::search::Standing,
     Gandiva,
+    place::cpus,
     residents::{Group, is_up, waits},
 };
 use crate::{
@@ -47,7 +48,7 @@ impl Gandiva {
             }
         }
         for group in groups {
-            let cpus = cpus(view, &group);
+            let cpus = cpus(view, &group.members);
             if group.devices.iter().all(|device| !taken.contains(device))
                 && draft.has_cpus(&group.devices, cpus)
                 && !self.is_skipped(view, &group)
@@ -141,10 +142,4 @@ impl Gandiva {
         }
         leave.into_iter().chain(come).collect()
     }
-}
-
-/// The cores that each device of a group needs, if any are asked for.
-fn cpus(view: &View<'_>, group: &Group) -> Option<u16> {
-    let asked = group.members.iter().filter_map(|job| view.asked_by(*job).cpus);
-    asked.reduce(u16::saturating_add)
 }

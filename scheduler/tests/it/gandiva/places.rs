@@ -3,7 +3,7 @@
 use scheduler::{job::JobRequest, topology::Topology};
 use schema::{cluster::NodeFacts, manifest::AlikeNodes};
 
-use super::{HEAVY, World, job, starts, steps_at};
+use super::{HEAVY, LIGHT, World, ends, job, reasons, starts, steps_at};
 
 /// One node with eight cores.
 fn node_with_cores(devices: u32) -> World {
@@ -39,6 +39,15 @@ fn jobs_that_take_turns_for_cores_have_equal_shares_from_the_arrival_of_the_seco
     let (turns, _) = node_with_cores(2).run("gandiva:quantum=2s:pack=off", &jobs);
     let done = steps_at(&turns, 60, 2);
     assert!((430..=470).contains(&done[0]) && (130..=170).contains(&done[1]), "{done:?}");
+}
+
+/// A pack of both would never have its cores.
+#[test]
+fn jobs_whose_cores_do_not_fit_together_are_not_packed() {
+    let jobs = [0, 1].map(|id| with_cores(5, job(id, LIGHT, (0, 1, 60))));
+    let (turns, outcomes) = node_with_cores(1).run("gandiva:quantum=5s:reports=3", &jobs);
+    assert_eq!(reasons(&turns, "tries").len(), 0);
+    assert!(ends(&outcomes).iter().all(|end| *end <= 121.0), "{outcomes:?}");
 }
 
 /// Two of the nodes have two devices, and are less loaded than the one that has four.
