@@ -202,17 +202,13 @@ impl Residents {
     /// Counts the time for which residents ran since the last decision. A job that is to be held still runs until the end of its step,
     /// which counts as well.
     pub(super) fn count(&mut self, view: &View<'_>) {
-        let weights: BTreeMap<JobId, u32> = self
-            .groups
-            .iter()
-            .map(|(first, members)| {
-                (*first, members.iter().map(|member| view.asked_by(*member).weight).sum())
-            })
-            .collect();
+        let weight = |job: &JobId| f64::from(view.asked_by(*job).weight);
+        let weights: BTreeMap<JobId, f64> =
+            self.groups.iter().map(|(first, members)| (*first, members.iter().map(weight).sum())).collect();
         for (job, resident) in &mut self.of {
             if let Some(counted) = resident.counted {
-                let weight = weights.get(&resident.group).copied().unwrap_or(1);
-                resident.served_s += (view.now - counted).as_secs_f64() / f64::from(weight.max(1));
+                let weight = weights.get(&resident.group).copied().unwrap_or(1.0);
+                resident.served_s += (view.now - counted).as_secs_f64() / weight;
             }
             let runs = |placed: &&Placed| matches!(placed.phase, Phase::Running | Phase::Pausing);
             resident.counted = view.job(*job).placed().filter(runs).map(|_| view.now);
