@@ -7,8 +7,8 @@
 //! * A job on more nodes than it needs moves to one that has room.
 //! * The jobs of a node of which at least three of four devices are free move to nodes with fewer free devices.
 //!
-//! A move of the last two kinds, or to equally loaded devices, gains little at once. All moves of a job of this sort may take
-//! `moves` of the time since its first start. A job whose cost of a restart is not known does not move once it has started, and one that
+//! A move of the last two kinds, or to equally loaded devices, gains little at once. A job makes one only if all its restarts, this one
+//! included, take at most `moves` of the time since its first start. A job whose cost of a restart is not known does not move once it has started, and one that
 //! has not started moves for nothing. A job does not go back to devices with which it was slower.
 
 use schema::suspension::Suspension;
@@ -216,7 +216,7 @@ impl Gandiva {
             || self.restart_s(view, job).is_some_and(|cost_s| cost_s <= self.settings.quantum.as_secs_f64())
     }
 
-    /// Whether the moves of a job, one more included, take no more than `moves` of the time since its first start.
+    /// Whether the restarts of a job, one more included, take no more than `moves` of the time since its first start.
     pub(super) fn may_move(&self, view: &View<'_>, job: JobId) -> bool {
         let account = &view.job(job).account;
         let Some(first) = account.first_start else { return true };

@@ -26,7 +26,7 @@ pub(in crate::policy) struct Settings {
     pub(super) relax: Nanos,
     /// The number of reports that an estimate of a rate needs.
     pub(super) reports: usize,
-    /// The largest share of its time that a job may lose by moves that do not give it a free device.
+    /// The largest share of its time that a job may lose by restarts if it moves to devices that are not less loaded.
     pub(super) moves: f64,
     /// What is done with the members of searches.
     pub(super) search: Rule,
