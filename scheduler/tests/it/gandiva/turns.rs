@@ -39,7 +39,7 @@ fn a_higher_priority_is_never_suspended_for_a_lower_one() {
 }
 
 #[test]
-fn under_the_tier_of_checkpoints_jobs_are_stopped_and_started_again() {
+fn suspended_by_checkpoint_jobs_are_stopped_and_started_again() {
     let jobs: Vec<_> = (0..2).map(|id| job(id, HEAVY, (0, 1, 20))).collect();
     let world = World { suspension: Suspension::Checkpoint, ..World::node(1) };
     let (turns, outcomes) = world.run("gandiva:quantum=4s:pack=off", &jobs);
