@@ -34,7 +34,8 @@ def decide(name, search):
         for job in contenders[kept:]:
             if not is_over(job):
                 out.add(job["job"])
-                yield f"{job['name']} of search {name} is out at {search['rung']} steps with a loss of {job['loss']}"
+                loss = "no reported loss" if job["loss"] is None else f"a loss of {job['loss']}"
+                yield f"{job['name']} of search {name} is out at {search['rung']} steps with {loss}"
         search["contenders"] = [job["job"] for job in contenders[:kept] if not has_failed(job)]
         search["rung"] *= ETA
 

@@ -1,7 +1,7 @@
 //! Fits loss curves to the losses that a job reported.
 //!
 //! The curve is that of Optimus ([`LossCurve`]), `1 / (b0 k + b1) + b2` after `k` steps. Its parameters are squares, so that none is
-//! negative. Where they start from is linear regression: without `b2`, the inverse of the loss is linear in `k`. The sum of squares has
+//! negative. They start from a linear regression: without `b2`, the inverse of the loss is linear in `k`. The sum of squares has
 //! several minima, so that some values of `b2` are tried; the best fit is taken.
 
 use levenberg_marquardt::{LeastSquaresProblem, LevenbergMarquardt};
@@ -33,7 +33,8 @@ const MOST_POINTS: u64 = 32;
 /// The shares of the lowest loss from which `b2` starts.
 const STARTS: [f64; 5] = [0.0, 0.5, 0.8, 0.95, 0.999];
 
-/// Fits a curve by least squares. `None` if there are too few reports of steps with a loss above 0, because no such curve is below 0.
+/// Fits a curve by least squares. `None` if there are fewer than [`FEWEST_REPORTS`], or if one of them has a loss of 0 or less, which no
+/// such curve has.
 pub fn fit(reports: &[ReportedLoss]) -> Option<LossFit> {
     let is_valid = |report: &&ReportedLoss| report.until > report.before && report.loss.is_finite();
     let reports: Vec<ReportedLoss> = reports.iter().filter(is_valid).copied().collect();

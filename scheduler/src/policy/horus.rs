@@ -90,13 +90,15 @@ impl Policy for Horus {
     fn decide(&mut self, view: &View<'_>) -> Decision {
         self.refresh(view);
         let mut draft = view.draft();
-        let mut actions = self.queue.start(view, &mut draft);
-        let mut reasons = Vec::new();
-        if !actions.is_empty() {
-            reasons.push(format!("{} first in the queue", actions.len()));
-        }
+        let (mut actions, mut reasons) = (Vec::new(), Vec::new());
         let may_pack = view.jobs_per_device as usize >= SEATS;
-        while let Some(head) = self.queue.head(view).filter(|_| may_pack) {
+        loop {
+            let started = self.queue.start(view, &mut draft);
+            if !started.is_empty() {
+                reasons.push(format!("{} first in the queue", started.len()));
+            }
+            actions.extend(started);
+            let Some(head) = self.queue.head(view).filter(|_| may_pack) else { break };
             let Some((other, busy)) = self.partner(view, &draft, head) else { break };
             let devices = view.job(other).placed().map(|placed| placed.devices.clone()).unwrap_or_default();
             draft.take_cpus(&devices, view.asked_by(head).cpus);

@@ -25,7 +25,7 @@ pub(super) trait Order {
     /// What the order is by, for readers of the journal.
     const BY: &'static str;
 
-    /// Learns what has changed. `jobs` are those that were there before, and is called at every turn.
+    /// Learns what has changed, at every turn. `jobs` is the number of jobs that were there before.
     fn refresh(&mut self, _view: &View<'_>, _jobs: usize) {}
 
     /// The key of a job at a round: the smallest comes first, and of equal ones the job that arrived first.

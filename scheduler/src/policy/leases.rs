@@ -2,9 +2,9 @@
 //!
 //! A policy that decides in rounds names leases in order, each of one job or of two that share, on devices of a pool. A lease is
 //! granted if its jobs have none yet and enough devices are left. A job whose lease is of the pool where it runs stays on its
-//! devices and is not restarted, as in Gavel (Narayanan et al., OSDI 2020, section 5). The others are placed on as few nodes as the
-//! placement of the run asks for, the largest first. Jobs without a lease are stopped with a checkpoint. A job that is in a switch
-//! or takes no checkpoint keeps what it has.
+//! devices and is not restarted, as in Gavel (Narayanan et al., OSDI 2020, section 5), unless more leases fit on the nodes if it moves. The
+//! others are placed on as few nodes as the placement of the run asks for, the largest first. Jobs without a lease are stopped with
+//! a checkpoint. A job that is in a switch or takes no checkpoint keeps what it has.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -242,6 +242,7 @@ mod tests {
             "gandiva:idle=10s:relax=1m:reports=3:moves=0.05",
             "gandiva:search=halving:eta=3:rung=100:target=0.5",
             "gandiva:search=keep:keep=8",
+            "gandiva:slice=off:pack=off:reports=10:search=keep",
         ] {
             assert!(build(name).is_ok(), "{name}");
         }
@@ -317,6 +318,11 @@ mod tests {
             ("gandiva:slice=off", "policy 'gandiva:slice=off'; write gandiva"),
             ("gandiva:search=halving", "policy 'gandiva:search=halving'; write gandiva"),
             ("gandiva:reports=1", "policy 'gandiva:reports=1'; write gandiva"),
+            ("gandiva:reports=11", "policy 'gandiva:reports=11'; write gandiva"),
+            (
+                "gandiva:slice=off:pack=off:search=halving:rung=9",
+                "policy 'gandiva:slice=off:pack=off:search=halving:rung=9'; write gandiva",
+            ),
             ("gandiva:speed=2", "policy 'gandiva:speed=2'; write gandiva"),
             ("exec", "policy 'exec'; write exec:COMMAND: no program is named"),
             (

@@ -3,6 +3,7 @@
 mod growth;
 mod moves;
 mod packs;
+mod places;
 mod says;
 mod search;
 mod turns;

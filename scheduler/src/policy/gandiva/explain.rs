@@ -22,7 +22,7 @@ pub(super) fn text(gandiva: &Gandiva, view: &View<'_>, job: JobId) -> String {
     } else {
         let weight = view.asked_by(job).weight;
         let served =
-            format!("with weight {weight} it has had {:.1} s there by its weight", resident.served_s);
+            format!("in order of time over weight, it is at {:.1} s with weight {weight}", resident.served_s);
         says.push(format!("it takes turns on {devices} with {}; {served}", names(view, &others)));
     }
     says.extend(gandiva.explain_pack(view, job));
@@ -39,7 +39,9 @@ pub(super) fn text(gandiva: &Gandiva, view: &View<'_>, job: JobId) -> String {
         ));
     }
     if gandiva.is_barred(job) {
-        says.push("its start was refused again and again, so that it waits until another job ends".into());
+        says.push(
+            "its start was refused at several turns in a row, so that it waits until another job ends".into(),
+        );
     }
     says.join("; ")
 }
@@ -48,7 +50,10 @@ fn of_queue(gandiva: &Gandiva, job: JobId) -> String {
     let place = gandiva.queue.iter().position(|(_, other)| *other == job);
     place.map_or_else(String::new, |place| {
         let all = gandiva.queue.len();
-        format!("it is number {} of {all} in the queue; no node of its affinity has room for it", place + 1)
+        format!(
+            "it is number {} of {all} in the queue; it finds no devices that are free or that it may share",
+            place + 1
+        )
     })
 }
 

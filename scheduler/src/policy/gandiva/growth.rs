@@ -3,16 +3,17 @@
 //!
 //! A job that has one node or less for itself doubles its devices when others there have been free for `idle`, no job waits, and none
 //! is suspended. It becomes more data parallel; everything else of its plan stays. Its rate is compared with that before, and it shrinks
-//! if it is slower. A job grows only when its rate is known. When a job comes and devices are short, jobs that have grown go back to what
-//! they asked for, before any device is shared.
+//! if it is slower. A job grows only when its rate is known. When a job comes, and a node has enough devices for it once the jobs there that
+//! have grown go back to what they asked for, they do so before any device is shared. No job grows under `cuda-checkpoint`, which suspends
+//! jobs of one process alone.
 
-use schema::{plan::Plan, units::Nanos};
+use schema::{plan::Plan, suspension::Suspension, units::Nanos};
 
 use super::{
     super::elastic::Freedom,
     Gandiva,
     place::{Candidate, has_cores},
-    residents::is_up,
+    residents::{Resident, is_up},
     trials::nodes_of,
 };
 use crate::{
@@ -34,6 +35,10 @@ impl Gandiva {
 
     /// Lets one job of each node grow.
     pub(super) fn grow(&mut self, view: &View<'_>, reasons: &mut Vec<String>) {
+        // With several processes, it could no longer be suspended.
+        if view.suspension == Suspension::CudaCheckpoint {
+            return;
+        }
         let elastic =
             |job: &JobId| view.asked_by(*job).elastic && view.asked_by(*job).takes_no_checkpoint.is_none();
         let jobs: Vec<JobId> = self.residents.iter().map(|(job, _)| job).filter(elastic).collect();
@@ -65,7 +70,7 @@ impl Gandiva {
             let mut devices = resident.devices.clone();
             devices.extend(free);
             devices.sort_unstable();
-            if !has_cores(view, job, &devices) {
+            if !has_cores(view, &[job], &devices) {
                 continue;
             }
             reasons.push(format!("{} grows from {count} to {wanted} devices", view.asked_by(job).name));
@@ -84,14 +89,10 @@ impl Gandiva {
         reasons: &mut Vec<String>,
     ) -> bool {
         let needed = view.asked_by(job).devices as usize;
+        let grown = self.grown(view);
         for candidate in candidates {
-            let there: Vec<JobId> = self.grown_on(view, candidate.node);
-            let spare = |job: &JobId| {
-                let resident = self.residents.get(*job)?;
-                let spare = resident.devices.len() - view.asked_by(*job).devices as usize;
-                Some((*job, spare))
-            };
-            let there: Vec<(JobId, usize)> = there.iter().filter_map(spare).collect();
+            let there = grown.iter().filter(|(node, ..)| *node == candidate.node);
+            let there: Vec<(JobId, usize)> = there.map(|(_, other, spare)| (*other, *spare)).collect();
             let mut free = self.free_on(view, candidate.node).count();
             if there.is_empty() || free + there.iter().map(|(_, spare)| spare).sum::<usize>() < needed {
                 continue;
@@ -113,11 +114,11 @@ impl Gandiva {
         false
     }
 
-    /// The jobs on a node that have more devices than they asked for.
-    fn grown_on(&self, view: &View<'_>, node: NodeId) -> Vec<JobId> {
-        let grown = |(job, resident): (JobId, &super::residents::Resident)| {
-            let is_there = nodes_of(view, &resident.devices) == [node];
-            (is_there && resident.devices.len() > view.asked_by(job).devices as usize).then_some(job)
+    /// The jobs that have more devices than they asked for, each with its node and the number of those that it can give back.
+    fn grown(&self, view: &View<'_>) -> Vec<(NodeId, JobId, usize)> {
+        let grown = |(job, resident): (JobId, &Resident)| {
+            let spare = resident.devices.len().saturating_sub(view.asked_by(job).devices as usize);
+            (spare > 0).then(|| (view.topology.node_of(resident.devices[0]), job, spare))
         };
         self.residents.iter().filter_map(grown).collect()
     }

@@ -49,7 +49,7 @@ use super::{
 };
 use crate::{
     cluster::{Action, JobId},
-    job::State,
+    job::{Phase, Placed, State},
     view::{Change, View},
 };
 
@@ -116,7 +116,15 @@ impl Gandiva {
                 Change::Lost(device) => {
                     for job in self.residents.on(device).clone() {
                         self.leave(view, job);
-                        self.enqueue(view, job);
+                        match view.job(job).placed() {
+                            // It was to move there, and has not left its devices.
+                            Some(Placed { devices, plan, phase, .. })
+                                if !matches!(phase, Phase::Stopping | Phase::Ending) =>
+                            {
+                                self.residents.add(view, job, devices.clone(), *plan);
+                            }
+                            _ => self.enqueue(view, job),
+                        }
                     }
                 }
                 Change::DoNotFit(one, other) => {
@@ -256,9 +264,11 @@ impl Gandiva {
             State::Waiting { since } => view.now - since < self.settings.relax,
             _ => false,
         };
-        self.residents.iter().any(suspended)
-            || (!self.queue.is_empty() && self.residents.iter().next().is_some())
-            || self.queue.iter().any(relaxes)
+        // Time changes nothing for members of searches that wait for others, nor for jobs that wait until another one ends.
+        let is_blocked = |job| self.is_barred(job) || self.searches.standing(job) == Standing::Held;
+        let may_run = |(job, _): (JobId, _)| is_up(view, job) || !is_blocked(job);
+        let takes_turns = self.residents.iter().any(suspended) || !self.queue.is_empty();
+        (takes_turns && self.residents.iter().any(may_run)) || self.queue.iter().any(relaxes)
     }
 }
 

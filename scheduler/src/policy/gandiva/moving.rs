@@ -7,8 +7,8 @@
 //! * A job on more nodes than it needs moves to one that has room.
 //! * The jobs of a node of which at least three of four devices are free move to nodes with fewer free devices.
 //!
-//! A move of the last two kinds, or to equally loaded devices, gains little at once. All moves of a job of this sort may take
-//! `moves` of the time since its first start. A job whose cost of a restart is not known does not move once it has started, and one that
+//! A move of the last two kinds, or to equally loaded devices, gains little at once. A job makes one only if all its restarts, this one
+//! included, take at most `moves` of the time since its first start. A job whose cost of a restart is not known does not move once it has started, and one that
 //! has not started moves for nothing. A job does not go back to devices with which it was slower.
 
 use schema::suspension::Suspension;
@@ -17,7 +17,7 @@ use super::{
     super::elastic::restart_s,
     Gandiva,
     place::{Load, has_cores},
-    residents::{Group, is_up},
+    residents::{Group, devices_of, is_up},
     trials::nodes_of,
 };
 use crate::{
@@ -70,21 +70,21 @@ impl Gandiva {
         let (own_nodes, count) = (nodes_of(view, &group.devices), group.devices.len());
         let pool = view.occupancy.pool_of(group.devices[0]);
         let on_node = |node: NodeId| {
-            let first = view.topology.nodes()[node.0 as usize].first.0;
-            let there = (first..first + view.occupancy.devices_of(node)).map(DeviceId);
             let is_open = |device: &DeviceId| {
                 !group.devices.contains(device)
                     && !view.occupancy.is_lost(*device)
                     && self.residents.on(*device).iter().all(|other| self.can_suspend(view, *other))
             };
-            let mut open: Vec<(Load, DeviceId)> =
-                there.filter(is_open).map(|device| (self.load(view, device, job), device)).collect();
+            let mut open: Vec<(Load, DeviceId)> = devices_of(view, node)
+                .filter(is_open)
+                .map(|device| (self.load(view, device, job), device))
+                .collect();
             open.sort_unstable();
             open.truncate(count);
             let load = open.last().filter(|_| open.len() == count)?.0;
             let devices: Vec<DeviceId> = open.into_iter().map(|(_, device)| device).collect();
             let is_slower = self.trials.slower.contains(&(job, vec![node], count));
-            (!is_slower && has_cores(view, job, &devices)).then_some((
+            (!is_slower && has_cores(view, &[job], &devices)).then_some((
                 load,
                 !own_nodes.contains(&node),
                 node,
@@ -123,7 +123,7 @@ impl Gandiva {
             let nodes = view.occupancy.nodes_in(pool).filter_map(|node| {
                 let devices = self.open_on(view, node, group.first);
                 let is_slower = self.trials.slower.contains(&(group.first, vec![node], count));
-                (devices.len() >= count && !is_slower && has_cores(view, group.first, &devices[..count]))
+                (devices.len() >= count && !is_slower && has_cores(view, &[group.first], &devices[..count]))
                     .then_some((devices.len(), node, devices))
             });
             if let Some((_, _, devices)) = nodes.min() {
@@ -174,7 +174,7 @@ impl Gandiva {
                 continue;
             };
             let devices: Vec<DeviceId> = self.free_on(view, to).take(count).collect();
-            if !has_cores(view, job, &devices) {
+            if !has_cores(view, &[job], &devices) {
                 continue;
             }
             self.relocate(view, job, devices, reasons);
@@ -185,19 +185,16 @@ impl Gandiva {
 
     /// The devices of a node without residents.
     pub(super) fn free_on(&self, view: &View<'_>, node: NodeId) -> impl Iterator<Item = DeviceId> {
-        let first = view.topology.nodes()[node.0 as usize].first.0;
-        let there = (first..first + view.occupancy.devices_of(node)).map(DeviceId);
-        there.filter(move |device| self.residents.on(*device).is_empty() && !view.occupancy.is_lost(*device))
+        devices_of(view, node)
+            .filter(move |device| self.residents.on(*device).is_empty() && !view.occupancy.is_lost(*device))
     }
 
     /// The devices of a node that are free or that this job alone has.
     fn open_on(&self, view: &View<'_>, node: NodeId, job: JobId) -> Vec<DeviceId> {
-        let first = view.topology.nodes()[node.0 as usize].first.0;
-        let there = (first..first + view.occupancy.devices_of(node)).map(DeviceId);
         let is_open = |device: &DeviceId| {
             !view.occupancy.is_lost(*device) && self.residents.on(*device).iter().all(|other| *other == job)
         };
-        there.filter(is_open).collect()
+        devices_of(view, node).filter(is_open).collect()
     }
 
     fn relocate(&mut self, view: &View<'_>, job: JobId, devices: Vec<DeviceId>, reasons: &mut Vec<String>) {
@@ -219,7 +216,7 @@ impl Gandiva {
             || self.restart_s(view, job).is_some_and(|cost_s| cost_s <= self.settings.quantum.as_secs_f64())
     }
 
-    /// Whether the moves of a job, one more included, take no more than `moves` of the time since its first start.
+    /// Whether the restarts of a job, one more included, take no more than `moves` of the time since its first start.
     pub(super) fn may_move(&self, view: &View<'_>, job: JobId) -> bool {
         let account = &view.job(job).account;
         let Some(first) = account.first_start else { return true };

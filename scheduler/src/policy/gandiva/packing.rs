@@ -3,12 +3,13 @@
 //!
 //! It is measured before and after: the sum of normalised throughputs of a group is compared with that of the same jobs in turns
 //! (`trials.rs`). Each job therefore has to have run alone first, for as many reports as an estimate needs. Jobs are of the same number of
-//! devices and of the same priority. Their memory together fits, as far as it is known. If the device of the group is another one, the job
+//! devices and of the same priority. Their memory together fits, as far as it is known, and so do their cores. If the device of the group is another one, the job
 //! moves there, if that takes no longer than a quantum.
 
 use super::{
     super::{belief::use_alone, search::Standing},
     Gandiva,
+    place::has_cores,
     residents::{Group, is_up, waits},
 };
 use crate::{cluster::JobId, job::Phase, view::View};
@@ -105,6 +106,7 @@ impl Gandiva {
         is_alike
             && (is_there || self.moves_within_a_quantum(view, job))
             && fit(view, job, host)
+            && has_cores(view, &[&host.members[..], &[job]].concat(), &host.devices)
             && host.members.iter().all(|member| match (self.kind_of.get(&job), self.kind_of.get(member)) {
                 (Some(one), Some(other)) => !self.kinds.are_apart(*one, *other),
                 _ => false,

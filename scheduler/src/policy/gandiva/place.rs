@@ -19,7 +19,7 @@ use schema::placement::Placement;
 use super::{
     super::{ranking::Need, search::Standing},
     Gandiva,
-    residents::Residents,
+    residents::{Residents, devices_of},
 };
 use crate::{
     cluster::JobId,
@@ -108,7 +108,7 @@ impl Gandiva {
             open.truncate(count as usize);
             let load = open.last()?.0;
             let devices: Vec<DeviceId> = open.into_iter().map(|(_, device)| device).collect();
-            let is_enough = devices.len() == count as usize && has_cores(view, job, &devices);
+            let is_enough = devices.len() == count as usize && has_cores(view, &[job], &devices);
             is_enough.then_some((load, of.node, devices))
         };
         candidates.iter().filter_map(of_node).min().map(|(_, _, devices)| devices)
@@ -144,9 +144,20 @@ impl Gandiva {
         nodes.sort();
         // All devices of a job are of one type.
         nodes.chunk_by(|a, b| a.0 == b.0).find_map(|of_pool| {
-            let devices = of_pool.iter().flat_map(|(_, _, _, devices)| devices).map(|(_, device)| *device);
-            let found: Vec<DeviceId> = devices.take(need.devices as usize).collect();
-            (found.len() == need.devices as usize).then_some(found)
+            let most = match view.placement {
+                Placement::Consolidated => view.occupancy.fewest_nodes(of_pool[0].0?, need.devices)?,
+                Placement::Spread => of_pool.len(),
+            };
+            // The largest of the least loaded nodes, as soon as they are enough.
+            (1..=of_pool.len()).find_map(|number| {
+                let mut chosen: Vec<_> = of_pool[..number].iter().collect();
+                chosen.sort_by_key(|(_, _, open, _)| *open);
+                chosen.truncate(most);
+                chosen.sort();
+                let devices = chosen.iter().flat_map(|(_, _, _, devices)| devices).map(|(_, device)| *device);
+                let found: Vec<DeviceId> = devices.take(need.devices as usize).collect();
+                (found.len() == need.devices as usize).then_some(found)
+            })
         })
     }
 
@@ -173,21 +184,25 @@ pub(super) type Load = (u32, u32);
 const EXCLUSIVE: u32 = 1 << 24;
 
 fn candidate(view: &View<'_>, residents: &Residents, node: NodeId) -> Candidate {
-    let first = view.topology.nodes()[node.0 as usize].first.0;
-    let there = (first..first + view.occupancy.devices_of(node)).map(DeviceId);
-    let mut devices: Vec<DeviceId> = there.filter(|device| !view.occupancy.is_lost(*device)).collect();
+    let mut devices: Vec<DeviceId> =
+        devices_of(view, node).filter(|device| !view.occupancy.is_lost(*device)).collect();
     devices.sort_by_key(|device| !residents.on(*device).is_empty());
     let free = devices.iter().filter(|device| residents.on(**device).is_empty()).count() as u32;
     Candidate { node, devices, free, affinity: residents.affinity(node) }
 }
 
-/// Whether the nodes of these devices have as many cores as the job asks for, if no other job has any.
-pub(super) fn has_cores(view: &View<'_>, job: JobId, devices: &[DeviceId]) -> bool {
-    let Some(each) = view.asked_by(job).cpus.filter(|_| view.occupancy.counts_cpus()) else { return true };
+/// Whether the nodes of these devices have as many cores for each device as these jobs ask for together, if no other job has any.
+pub(super) fn has_cores(view: &View<'_>, jobs: &[JobId], devices: &[DeviceId]) -> bool {
+    let Some(each) = cpus(view, jobs).filter(|_| view.occupancy.counts_cpus()) else { return true };
     let mut nodes: Vec<NodeId> = devices.iter().map(|device| view.topology.node_of(*device)).collect();
     nodes.sort_unstable();
     nodes.chunk_by(|a, b| a == b).all(|same| {
         let cores = view.topology.nodes()[same[0].0 as usize].facts.cpus;
         cores.is_none_or(|cores| u32::from(each) * same.len() as u32 <= cores)
     })
+}
+
+/// The cores that jobs ask for together for each device, if one of them asks for some.
+pub(super) fn cpus(view: &View<'_>, jobs: &[JobId]) -> Option<u16> {
+    jobs.iter().filter_map(|job| view.asked_by(*job).cpus).reduce(u16::saturating_add)
 }

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The number of laps that are kept, so that a rate is not of the distant past.
-const LAPS: usize = 20;
+pub(super) const LAPS: usize = 20;
 /// A report of fewer steps is added to the next, because reports count whole steps.
 const STEPS: u64 = 5;
 
@@ -105,14 +105,20 @@ impl Rates {
         for change in view.changes {
             match *change {
                 Change::Progressed(job) if self.add_report(view, job) => lapped.push(job),
-                Change::Ended(job) => {
-                    self.marks.remove(&job);
-                    self.of.remove(&job);
-                }
+                Change::Ended(job) => self.forget(job),
                 _ => {}
             }
         }
         lapped
+    }
+
+    /// Forgets a job, and the rates of others beside it, whose conditions do not come again.
+    fn forget(&mut self, job: JobId) {
+        self.marks.remove(&job);
+        self.of.remove(&job);
+        for of in self.of.values_mut() {
+            of.retain(|conditions, _| !conditions.beside.contains(&job));
+        }
     }
 
     fn add_report(&mut self, view: &View<'_>, job: JobId) -> bool {
@@ -194,5 +200,24 @@ impl Ratio {
 
     pub(super) fn is_above(&self, other: f64) -> bool {
         self.value - self.half_width > other
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_that_has_ended_is_forgotten_also_beside_others() {
+        let mut rates = Rates::default();
+        let conditions =
+            |beside: &[u32]| Conditions::new(&[DeviceId(0)], None, beside.iter().map(|job| JobId(*job)));
+        for (job, beside) in [(0, vec![]), (0, vec![1]), (0, vec![1, 2]), (0, vec![2]), (1, vec![0])] {
+            rates.of.entry(JobId(job)).or_default().entry(conditions(&beside)).or_default();
+        }
+        rates.forget(JobId(1));
+        let left: Vec<(JobId, Conditions)> =
+            rates.of.into_iter().flat_map(|(job, of)| of.into_keys().map(move |key| (job, key))).collect();
+        assert_eq!(left, [vec![], vec![2]].map(|beside| (JobId(0), conditions(&beside))));
     }
 }

@@ -10,6 +10,7 @@ use std::{
 
 use schema::{plan::Plan, units::Nanos};
 
+use super::trials::nodes_of;
 use crate::{
     cluster::JobId,
     job::{Phase, Placed, State},
@@ -24,7 +25,7 @@ pub(super) struct Resident {
     pub(super) devices: Vec<DeviceId>,
     pub(super) plan: Option<Plan>,
     /// The time in seconds for which it ran there, over the weight of its group. A resident that comes begins with the least of those
-    /// with which it shares a device, so that it catches up nothing.
+    /// with which it shares a device, or a node whose cores it asks for, so that it catches up nothing.
     pub(super) served_s: f64,
     /// The time up to which `served_s` is counted, if it runs.
     counted: Option<Nanos>,
@@ -93,7 +94,14 @@ impl Residents {
 
     /// Makes a job that is not one yet a resident of these devices.
     pub(super) fn add(&mut self, view: &View<'_>, job: JobId, devices: Vec<DeviceId>, plan: Option<Plan>) {
-        let beside = devices.iter().flat_map(|device| self.on(*device)).map(|other| self.of[other].served_s);
+        let on_nodes = || {
+            let nodes = nodes_of(view, &devices).into_iter();
+            nodes.flat_map(|node| devices_of(view, node)).collect::<Vec<_>>()
+        };
+        // Jobs that ask for cores take turns with those of their nodes.
+        let takes_cores = view.asked_by(job).cpus.is_some() && view.occupancy.counts_cpus();
+        let near = if takes_cores { on_nodes() } else { devices.clone() };
+        let beside = near.iter().flat_map(|device| self.on(*device)).map(|other| self.of[other].served_s);
         let served_s = beside.min_by(f64::total_cmp).unwrap_or(0.0);
         for device in &devices {
             let node = view.topology.node_of(*device).0 as usize;
@@ -113,9 +121,7 @@ impl Residents {
         }
         for device in &resident.devices {
             let node = view.topology.node_of(*device);
-            let first = view.topology.nodes()[node.0 as usize].first.0;
-            let count = view.occupancy.devices_of(node);
-            if (first..first + count).all(|device| self.on[device as usize].is_empty()) {
+            if devices_of(view, node).all(|device| self.on(device).is_empty()) {
                 self.affinity[node.0 as usize] = None;
             }
         }
@@ -196,17 +202,13 @@ impl Residents {
     /// Counts the time for which residents ran since the last decision. A job that is to be held still runs until the end of its step,
     /// which counts as well.
     pub(super) fn count(&mut self, view: &View<'_>) {
-        let weights: BTreeMap<JobId, u32> = self
-            .groups
-            .iter()
-            .map(|(first, members)| {
-                (*first, members.iter().map(|member| view.asked_by(*member).weight).sum())
-            })
-            .collect();
+        let weight = |job: &JobId| f64::from(view.asked_by(*job).weight);
+        let weights: BTreeMap<JobId, f64> =
+            self.groups.iter().map(|(first, members)| (*first, members.iter().map(weight).sum())).collect();
         for (job, resident) in &mut self.of {
             if let Some(counted) = resident.counted {
-                let weight = weights.get(&resident.group).copied().unwrap_or(1);
-                resident.served_s += (view.now - counted).as_secs_f64() / f64::from(weight.max(1));
+                let weight = weights.get(&resident.group).copied().unwrap_or(1.0);
+                resident.served_s += (view.now - counted).as_secs_f64() / weight;
             }
             let runs = |placed: &&Placed| matches!(placed.phase, Phase::Running | Phase::Pausing);
             resident.counted = view.job(*job).placed().filter(runs).map(|_| view.now);
@@ -218,6 +220,12 @@ impl Residents {
         let mut groups = self.on(device).iter().map(|job| self.of[job].group);
         groups.next().is_some_and(|first| groups.any(|group| group != first))
     }
+}
+
+/// All devices of a node.
+pub(super) fn devices_of(view: &View<'_>, node: NodeId) -> impl Iterator<Item = DeviceId> {
+    let first = view.topology.nodes()[node.0 as usize].first.0;
+    (first..first + view.occupancy.devices_of(node)).map(DeviceId)
 }
 
 /// Whether a job runs, or is on its way to.

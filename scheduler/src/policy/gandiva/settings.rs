@@ -3,7 +3,13 @@
 use anyhow::{bail, ensure};
 use schema::units::Nanos;
 
-use super::super::{search::Rule, settings::split};
+use super::{
+    super::{search::Rule, settings::split},
+    rates::LAPS,
+};
+
+/// The largest number of laps that a rate may need: a move that changes nothing is judged by twice as many.
+const MOST_REPORTS: usize = LAPS / 2;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::policy) struct Settings {
@@ -20,7 +26,7 @@ pub(in crate::policy) struct Settings {
     pub(super) relax: Nanos,
     /// The number of reports that an estimate of a rate needs.
     pub(super) reports: usize,
-    /// The largest share of its time that a job may lose by moves that do not give it a free device.
+    /// The largest share of its time that a job may lose by restarts if it moves to devices that are not less loaded.
     pub(super) moves: f64,
     /// What is done with the members of searches.
     pub(super) search: Rule,
@@ -57,9 +63,9 @@ impl Settings {
                 "idle" => idle = Some(setting.time()?),
                 "relax" => relax = Some(setting.time()?),
                 "reports" => {
-                    made.reports = setting
-                        .number(|number| number.fract() == 0.0 && (2.0..=100.0).contains(&number))?
-                        as usize;
+                    let is_valid =
+                        |number: f64| number.fract() == 0.0 && (2.0..=MOST_REPORTS as f64).contains(&number);
+                    made.reports = setting.number(is_valid)? as usize;
                 }
                 "moves" => made.moves = setting.number(|number| (0.0..=1.0).contains(&number))?,
                 key => bail!("there is no setting '{key}'"),
@@ -70,6 +76,10 @@ impl Settings {
         ensure!(
             made.slices || !made.packs,
             "jobs are packed only where they take turns; write pack=off, too"
+        );
+        ensure!(
+            made.slices || !made.search.holds(),
+            "members that wait at a rung keep their devices, and others take turns there; leave out slice=off"
         );
         made.idle = idle.unwrap_or(made.quantum);
         made.relax = relax.unwrap_or(Nanos(made.quantum.0.saturating_mul(10)));

@@ -2,7 +2,8 @@
 //!
 //! Turns begin at multiples of the quantum. At each, the groups are given their devices in order of priority, and then of the time for
 //! which they ran there over their weights, the least first. A group has all its devices or none. Between turns a group goes on, and
-//! those that come wait, unless their devices are free or their priority is higher.
+//! those that come wait, unless their devices are free or their priority is higher. A group that cannot be suspended now goes on in any
+//! case.
 //!
 //! The weight of a pack is that of its members together. A group in whose slice less than half a quantum has passed, because its start
 //! took long, goes on through the next turn.
@@ -14,6 +15,7 @@ use schema::{suspension::Suspension, units::Nanos};
 use super::{
     super::search::Standing,
     Gandiva,
+    place::cpus,
     residents::{Group, is_up, waits},
 };
 use crate::{
@@ -28,12 +30,13 @@ impl Gandiva {
     pub(super) fn choose(&self, view: &View<'_>, is_turn: bool, ended: &BTreeSet<JobId>) -> BTreeSet<JobId> {
         let mut groups = self.residents.groups(view);
         groups.retain(|group| group.members.iter().all(|job| !ended.contains(job)));
-        groups.retain(|group| !self.has(group, Standing::Held));
+        groups.retain(|group| !self.has(group, Standing::Held) || self.has_to_stay(view, group));
         // Of equal priority, the best members of searches come first, and then those that go on.
         groups.sort_by_cached_key(|group| {
+            let has_to_stay = self.has_to_stay(view, group);
             let is_favoured = self.has(group, Standing::Favoured);
             let goes_on = self.keeps_devices(view, group, is_turn);
-            (Reverse(group.priority), !is_favoured, !goes_on, group.key())
+            (!has_to_stay, Reverse(group.priority), !is_favoured, !goes_on, group.key())
         });
         let mut taken: BTreeSet<DeviceId> = BTreeSet::new();
         let mut chosen = BTreeSet::new();
@@ -45,7 +48,7 @@ impl Gandiva {
             }
         }
         for group in groups {
-            let cpus = cpus(view, &group);
+            let cpus = cpus(view, &group.members);
             if group.devices.iter().all(|device| !taken.contains(device))
                 && draft.has_cpus(&group.devices, cpus)
                 && !self.is_skipped(view, &group)
@@ -77,7 +80,14 @@ impl Gandiva {
         !is_turn
             || self.is_on_trial(view, group.first)
             || group.members.iter().filter(|job| up(job)).any(is_new)
-            || group.members.iter().any(|job| !self.can_suspend(view, *job))
+    }
+
+    /// Whether a group has its devices and cannot be suspended now: one of its jobs never can, or is on its way back to them.
+    fn has_to_stay(&self, view: &View<'_>, group: &Group) -> bool {
+        let resumes =
+            |job: JobId| view.job(job).placed().is_some_and(|placed| placed.phase == Phase::Resuming);
+        let mut up = group.members.iter().filter(|job| is_up(view, **job));
+        up.any(|job| resumes(*job) || !self.can_suspend(view, *job))
     }
 
     /// Whether a group has no turn, because an action on one of its jobs was refused since the last one.
@@ -132,10 +142,4 @@ impl Gandiva {
         }
         leave.into_iter().chain(come).collect()
     }
-}
-
-/// The cores that each device of a group needs, if any are asked for.
-fn cpus(view: &View<'_>, group: &Group) -> Option<u16> {
-    let asked = group.members.iter().filter_map(|job| view.asked_by(*job).cpus);
-    asked.reduce(u16::saturating_add)
 }

@@ -78,6 +78,11 @@ impl Rule {
         Some((self.eta.unwrap_or(2), self.rung?)).filter(|_| self.kind == Kind::Halving)
     }
 
+    /// Whether members wait for others.
+    pub(in crate::policy) fn holds(&self) -> bool {
+        self.kind == Kind::Halving
+    }
+
     /// The number of members that are favoured, by default 2, under `keep`.
     pub(super) fn kept(&self) -> Option<usize> {
         (self.kind == Kind::Keep).then(|| self.keep.unwrap_or(2))

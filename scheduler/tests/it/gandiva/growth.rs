@@ -9,7 +9,7 @@ use scheduler::{
     topology::Topology,
     view::Known,
 };
-use schema::{catalog::Catalog, decision::Turn, units::Nanos};
+use schema::{catalog::Catalog, decision::Turn, suspension::Suspension, units::Nanos};
 
 use super::{HEAVY, LIGHT, POOR, World, elastic, ends, job, reasons, starts};
 use crate::support::built;
@@ -72,4 +72,12 @@ fn growth_that_is_refused_is_taken_back() {
     let refused: Vec<_> = turns.iter().flat_map(|turn| &turn.refused).collect();
     assert_eq!(refused.len(), 1, "it is tried once: {refused:?}");
     assert!((60.0..66.0).contains(&ends(&outcomes)[0]), "it starts again at the next turn: {outcomes:?}");
+}
+
+/// `cuda-checkpoint` suspends jobs of one process alone.
+#[test]
+fn a_job_that_could_not_be_suspended_any_more_does_not_grow() {
+    let world = World { suspension: Suspension::CudaCheckpoint, ..World::node(2) };
+    let (turns, _) = world.run("gandiva:quantum=5s:reports=3", &[elastic(0, LIGHT, (0, 100))]);
+    assert_eq!(starts(&turns), [(0.0, 0, vec![0])]);
 }

@@ -1,10 +1,20 @@
 //! Migration.
 
-use scheduler::topology::Topology;
-use schema::{placement::Placement, units::Nanos};
+use scheduler::{
+    cluster::DeviceId,
+    engine::{self, Engine},
+    sim::Named,
+    testbed::{ResumePoint, Testbed},
+    topology::Topology,
+    view::Known,
+};
+use schema::{decision::Turn, placement::Placement, rows::Status, units::Nanos};
 
 use super::{APART, HEAVY, World, ends, job, reasons, starts};
-use crate::support::SECOND;
+use crate::{
+    scripted::Scripted,
+    support::{Own, SECOND, asked, built},
+};
 
 #[test]
 fn a_suspended_job_moves_to_devices_that_become_free() {
@@ -73,4 +83,24 @@ fn a_node_that_is_mostly_free_is_emptied() {
     let of_last: Vec<f64> =
         starts(&turns).into_iter().filter(|(_, job, _)| *job == 4).map(|(at, _, _)| at).collect();
     assert!(of_last.len() == 2 && (67.0..76.0).contains(&of_last[1]), "{of_last:?}");
+}
+
+/// The first job is being paused when the second one ends, and is to move there. The device is lost before it has rested.
+#[test]
+fn a_job_goes_on_where_it_is_if_the_devices_of_its_move_are_lost() {
+    let topology = Topology::uniform(2, 1, "GPU");
+    let (truth, costs) = (Own { slowdown: 1.0 }, Named::constant(Nanos::ZERO));
+    let (quarter, step) = (SECOND / 4, 3 * SECOND);
+    let jobs = [asked(0, 0, 1, 10, step), asked(1, 0, 1, 42, quarter), asked(2, 0, 1, 10, step)];
+    let mut scripted = Scripted::new(&topology, &jobs, &truth, &costs);
+    scripted.losses.push_back((Nanos(11 * SECOND), DeviceId(1)));
+    let mut testbed = Testbed::new(scripted, &jobs, None, ResumePoint::default());
+    let known = Known { costs: Some(&costs), ..Known::default() };
+    let mut engine = Engine::new(&topology, &jobs, &truth, engine::Settings::default()).knowing(known);
+    let mut turns: Vec<Turn> = Vec::new();
+    let policy = &mut *built("gandiva:quantum=10s:pack=off");
+    let outcomes = engine::run(&mut engine, &mut testbed, policy, &mut turns);
+    let outcomes = outcomes.unwrap_or_else(|error| panic!("{error}: {turns:#?}"));
+    assert_eq!(reasons(&turns, "job-0 moves to n1/cuda:0").len(), 1, "{turns:#?}");
+    assert!(outcomes.iter().all(|row| row.status == Status::Ok), "{outcomes:?}");
 }

@@ -38,7 +38,7 @@ fn a_job_is_explained_by_its_devices_and_the_jobs_there() {
     let text = said(policy, &heavy, 5, 1);
     assert_eq!(
         text,
-        "it takes turns on n0/cuda:0 with job-0; with weight 1 it has had 0.0 s there by its weight"
+        "it takes turns on n0/cuda:0 with job-0; in order of time over weight, it is at 0.0 s with weight 1"
     );
     let text = said(policy, &heavy, 80, 1);
     assert!(
@@ -52,5 +52,8 @@ fn a_job_is_explained_by_its_devices_and_the_jobs_there() {
         "{text}"
     );
     let text = said("gandiva:slice=off:pack=off", &heavy, 5, 1);
-    assert_eq!(text, "it is number 1 of 1 in the queue; no node of its affinity has room for it");
+    assert_eq!(
+        text,
+        "it is number 1 of 1 in the queue; it finds no devices that are free or that it may share"
+    );
 }

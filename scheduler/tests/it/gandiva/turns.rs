@@ -39,7 +39,7 @@ fn a_higher_priority_is_never_suspended_for_a_lower_one() {
 }
 
 #[test]
-fn under_the_tier_of_checkpoints_jobs_are_stopped_and_started_again() {
+fn suspended_by_checkpoint_jobs_are_stopped_and_started_again() {
     let jobs: Vec<_> = (0..2).map(|id| job(id, HEAVY, (0, 1, 20))).collect();
     let world = World { suspension: Suspension::Checkpoint, ..World::node(1) };
     let (turns, outcomes) = world.run("gandiva:quantum=4s:pack=off", &jobs);
@@ -90,6 +90,17 @@ fn two_jobs_share_a_switch_cost_that_is_small_beside_the_quantum() {
     let last = ends(&outcomes).into_iter().fold(0.0, f64::max);
     // A resumption every 20 s costs 0.2 s.
     assert!((242.0..=243.5).contains(&last), "{last}");
+}
+
+/// The first job is on its way back from 20 s to 23 s. In between it cannot be suspended.
+#[test]
+fn a_job_that_resumes_shares_its_devices_with_no_higher_priority() {
+    let mut jobs = vec![job(0, HEAVY, (0, 1, 60)), job(1, HEAVY, (0, 1, 60)), job(2, HEAVY, (21, 1, 20))];
+    jobs[2].priority = 1;
+    let world = World { cost: Nanos(3 * SECOND), ..World::node(1) };
+    let (turns, outcomes) = world.run("gandiva:quantum=10s:pack=off", &jobs);
+    assert_eq!(starts(&turns)[2], (23.0, 2, vec![0]));
+    assert!(outcomes.iter().all(|row| row.packed_ns == Some(0)), "{outcomes:?}");
 }
 
 /// The first device has a job of a higher priority, which leaves nothing to the others there.
