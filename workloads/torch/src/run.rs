@@ -46,8 +46,8 @@ use crate::{
 const SUCCESS: u8 = 0;
 const FAILURE: u8 = 1;
 
-/// The interval at which a resting job looks for commands; its grant wakes it at once.
-const COMMAND_POLL: Duration = Duration::from_millis(50);
+/// The interval at which a resting job looks for commands, which is a part of what a pause takes; its grant wakes it at once.
+const COMMAND_POLL: Duration = Duration::from_millis(10);
 /// The interval between memory reports of a running job.
 const MEMORY_PERIOD: Nanos = Nanos(2_000_000_000);
 /// The first step with a memory report: by then gradients and workspaces have been allocated and freed
