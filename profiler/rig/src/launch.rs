@@ -53,8 +53,10 @@ use crate::{
 /// The interval between reads of event files while the job trains. Most of the cost is that of waking up beside the job: about
 /// 0.05 ms of CPU time, against 0.001 ms for an event.
 pub const POLL_TRAINING: Duration = Duration::from_millis(200);
-/// The interval while an event is expected soon: ready, a boundary, an answer or the end.
+/// The interval while an event is expected soon: ready, a boundary or the end.
 const POLL_WAITING: Duration = Duration::from_millis(20);
+/// The interval while the answer to a command is expected. Until then the device is idle, or another job waits for it.
+const POLL_REPLY: Duration = Duration::from_millis(5);
 
 /// The interval between checks of the sizes of its logs.
 const LOOK_AT_LOGS: Duration = Duration::from_secs(1);
@@ -360,7 +362,13 @@ impl Launch {
     fn poll_after(&self) -> Duration {
         let mut listeners = self.ranks.iter().flat_map(|rank| &rank.listeners);
         let somebody_waits = self.ending != Ending::No || self.leaving || !self.commands.is_empty();
-        if somebody_waits || listeners.any(Listener::is_due) { POLL_WAITING } else { self.look_every }
+        if listeners.clone().any(Listener::owes_reply) {
+            POLL_REPLY
+        } else if somebody_waits || listeners.any(Listener::is_due) {
+            POLL_WAITING
+        } else {
+            self.look_every
+        }
     }
 
     fn granted(&self) -> u64 {

@@ -148,6 +148,11 @@ impl Listener {
         }
     }
 
+    /// Whether it was given a command and has not answered.
+    pub(super) fn owes_reply(&self) -> bool {
+        self.owes_reply
+    }
+
     /// Whether it stops at its grant. A program of the user's shows this by being ready.
     pub(super) fn obeys_grant(&self) -> bool {
         self.speaker == Speaker::Worker || self.ready
