@@ -8,8 +8,9 @@
 //! * The jobs of a node of which at least three of four devices are free move to nodes with fewer free devices.
 //!
 //! A move of the last two kinds, or to equally loaded devices, gains little at once. A job makes one only if all its restarts, this one
-//! included, take at most `moves` of the time since its first start. A job whose cost of a restart is not known does not move once it has started, and one that
-//! has not started moves for nothing. A job does not go back to devices with which it was slower.
+//! included, take at most `moves` of the time since its first start. A move to less loaded devices may instead take up to a quantum. A job
+//! whose cost of a restart is not known does not move once it has started, and one that has not started moves for nothing. A job does
+//! not go back to devices with which it was slower.
 
 use schema::suspension::Suspension;
 
@@ -51,7 +52,7 @@ impl Gandiva {
         groups.sort_by_cached_key(Group::key);
         for group in groups {
             let job = group.first;
-            if !self.moves_within_a_quantum(view, job) {
+            if !self.may_move_to_gain(view, job) {
                 continue;
             }
             let here =
@@ -210,10 +211,10 @@ impl Gandiva {
         self.residents.relocate(view, job, devices, plan);
     }
 
-    /// Whether a move of a job takes no longer than a quantum.
-    pub(super) fn moves_within_a_quantum(&self, view: &View<'_>, job: JobId) -> bool {
-        view.job(job).account.starts == 0
-            || self.restart_s(view, job).is_some_and(|cost_s| cost_s <= self.settings.quantum.as_secs_f64())
+    /// Whether a job may move to devices where it has more of the time: in no more than a quantum, or as [`Gandiva::may_move`] says.
+    pub(super) fn may_move_to_gain(&self, view: &View<'_>, job: JobId) -> bool {
+        let is_short = |cost_s: f64| cost_s <= self.settings.quantum.as_secs_f64();
+        self.may_move(view, job) || self.restart_s(view, job).is_some_and(is_short)
     }
 
     /// Whether the restarts of a job, one more included, take no more than `moves` of the time since its first start.

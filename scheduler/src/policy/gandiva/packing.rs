@@ -104,7 +104,7 @@ impl Gandiva {
             && view.topology.placement(&guest.devices) == view.topology.placement(&host.devices)
             && view.topology.type_of(guest.devices[0]) == view.topology.type_of(host.devices[0]);
         is_alike
-            && (is_there || self.moves_within_a_quantum(view, job))
+            && (is_there || self.may_move_to_gain(view, job))
             && fit(view, job, host)
             && has_cores(view, &[&host.members[..], &[job]].concat(), &host.devices)
             && host.members.iter().all(|member| match (self.kind_of.get(&job), self.kind_of.get(member)) {

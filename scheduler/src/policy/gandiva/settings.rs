@@ -26,7 +26,8 @@ pub(in crate::policy) struct Settings {
     pub(super) relax: Nanos,
     /// The number of reports that an estimate of a rate needs.
     pub(super) reports: usize,
-    /// The largest share of its time that a job may lose by restarts if it moves to devices that are not less loaded.
+    /// The largest share of its time that a job may lose by restarts if it moves to devices that are not less loaded, or if a restart takes
+    /// longer than a quantum.
     pub(super) moves: f64,
     /// What is done with the members of searches.
     pub(super) search: Rule,

@@ -34,6 +34,16 @@ fn a_suspended_job_moves_to_devices_that_become_free() {
     }
 }
 
+/// A restart of 6 s is longer than a quantum, and is 3 % of the time 200 s after the first start.
+#[test]
+fn a_job_moves_to_free_devices_with_a_long_restart_when_it_has_run_for_long() {
+    let jobs = [job(0, HEAVY, (0, 1, 300)), job(1, HEAVY, (0, 1, 20)), job(2, HEAVY, (0, 1, 300))];
+    let world = World { cost: Nanos(6 * SECOND), ..World::node(2) };
+    let (turns, _) = world.run("gandiva:quantum=4s:pack=off", &jobs);
+    let moved: Vec<f64> = starts(&turns).into_iter().skip(3).map(|(at, ..)| at).collect();
+    assert!(moved.len() == 1 && (200.0..212.0).contains(&moved[0]), "{moved:?}");
+}
+
 #[test]
 fn a_job_on_two_nodes_moves_to_one_that_has_room_and_back_if_it_is_slower() {
     let world = World { placement: Placement::Spread, ..World::new(Topology::uniform(4, 2, "GPU")) };
