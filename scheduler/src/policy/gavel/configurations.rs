@@ -1,11 +1,11 @@
 //! Configurations: sets of units that fit beside each other at an instant. What rounds can give is a mix of them.
 //!
-//! The program over the fractions of single units, as in the paper, has optima that no rounds give: of three jobs that share one device
-//! in pairs, each pair would have half of the time, although two pairs never run at once. The program over the time of each
-//! configuration has none of these. There are too many configurations to write down, and few of them are in the optimum.
-//! They are found one after the other (Gilmore and Gomory, Operations Research 1961): prices of the throughputs
-//! of jobs, from the dual program over the configurations found so far, make one configuration the most valuable of all. If
-//! it is worth no more than those found, no other can improve the optimum.
+//! The program over the fractions of single units, as in the paper, has optima that no rounds give: of three jobs that share one device in
+//! pairs, each pair would have half of the time, although two pairs never run at once. The program over the time of each configuration
+//! has none of these. There are too many configurations to write all of them down, and few of them are in the optimum. They are found one
+//! after the other (Gilmore and Gomory, Operations Research 1961): the dual program over the configurations found so far gives a price to the
+//! throughput of each job, and with these prices one configuration is worth most. If it is worth no more than those found,
+//! no other can improve the optimum.
 
 use std::collections::BTreeSet;
 

@@ -54,7 +54,7 @@ pub(super) fn optimum_of_sets(speeds: &Speeds, devices: [u32; 3], sizes: &[u32],
     let mut problem = Problem::new(OptimizationDirection::Maximize);
     let mut throughput: Vec<Vec<(Variable, f64)>> = vec![Vec::new(); sizes.len()];
     let mut all = Vec::new();
-    // Each set has the type of each job as a digit in base 4, of which 3 is none.
+    // A set is a number in base 4 whose digits are the types of the jobs. Digit 3 says that the job does not run.
     for number in 0..4_usize.pow(sizes.len() as u32) {
         let types: Vec<usize> = (0..sizes.len()).map(|job| number >> (2 * job) & 3).collect();
         let left = (0..3).map(|place| {

@@ -283,7 +283,7 @@ fn check_rho(program: &Program, isolated: &[f64], finishes: &[Finish]) {
     assert!(largest <= rho * (1.0 + 1e-5), "{largest} instead of {rho}");
 }
 
-/// A job that has waited for nearly all of its time is hardly better off with any throughput. What is left to gain is with others.
+/// The rho of a job that has waited for long depends little on its throughput, so that steps by its gain alone are small.
 #[test]
 fn rho_is_the_smallest_also_if_ages_are_most_of_it() {
     let program = program(&[1.0, 1.0], &[vec![0.2, 2.7], vec![0.2, 0.2], vec![1.9, 1.8]], &[]);
