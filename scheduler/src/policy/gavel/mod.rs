@@ -66,7 +66,8 @@ use crate::{
 
 pub(super) use self::settings::Settings;
 
-/// The most jobs for which a program is over configurations and the leases of a round are a best set. With more, both take too long.
+/// The most jobs for which a program is over configurations and the leases of a round are a best set. The search for configurations takes
+/// many times as long as the program of the paper.
 const FEW_JOBS: usize = 24;
 
 pub(super) struct Gavel {
@@ -158,7 +159,7 @@ impl Gavel {
 
 /// The leases that fit beside each other to which most time is owed together, of leases in order of priority. Their choice in every
 /// round keeps the time that is owed bounded, if any choice does (Tassiulas and Ephremides, IEEE Transactions on Automatic Control 1992).
-/// Leases that are granted one after the other, as in the paper, may leave devices over that no other lease can use. None if the solver
+/// Leases that are granted one after the other, as in the paper, may leave devices over that no other lease can use. Empty if the solver
 /// fails, so that leases are granted by priority alone.
 fn most_owed(view: &View<'_>, room: &BTreeMap<PoolId, u32>, owed: &[(Lease, f64)]) -> BTreeSet<Lease> {
     let pools: Vec<PoolId> = room.keys().copied().collect();
