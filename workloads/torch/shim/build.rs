@@ -12,31 +12,7 @@ fn main() {
     let include = Path::new(&library_folder).parent().expect("the folder is called lib").join("include");
 
     println!("cargo:rerun-if-changed=.");
-    compiler(&include)
-        .include("gloo-headers")
-        .files(
-            [
-                "error",
-                "library",
-                "memory",
-                "memory_trace",
-                "autograd",
-                "function",
-                "layout",
-                "optimizer",
-                "activation",
-                "event",
-                "stream",
-                "transfer",
-                "meta",
-                "collective",
-                "recompute",
-                "random",
-                "storage",
-            ]
-            .map(|file| format!("{file}.cpp")),
-        )
-        .compile("torch_worker_shim");
+    compiler(&include).include("gloo-headers").file("all.cpp").compile("torch_worker_shim");
     // The shim must come before the libraries it needs; CUDA is not among them, it is opened at run time.
     println!("cargo:rustc-link-lib=torch_cpu");
     println!("cargo:rustc-link-lib=c10");

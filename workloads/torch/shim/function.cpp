@@ -18,12 +18,13 @@ using torch::autograd::variable_list;
 
 // Takes a gradient for each output and leaves one for each input; null stands for an undefined one. Gives 0, or 1 and
 // leaves its message for `tw_last_error`.
-using Call = int (*)(void* closure, Tensor* const* gradients, size_t count, Tensor** results, size_t result_count);
-using Drop = void (*)(void* closure);
+using BackwardCall = int (*)(void* closure, Tensor* const* gradients, size_t count, Tensor** results,
+                             size_t result_count);
+using BackwardDrop = void (*)(void* closure);
 
 class Function final : public Node {
  public:
-  Function(void* closure, Call call, Drop drop) : closure_(closure), call_(call), drop_(drop) {}
+  Function(void* closure, BackwardCall call, BackwardDrop drop) : closure_(closure), call_(call), drop_(drop) {}
   Function(const Function&) = delete;
   Function& operator=(const Function&) = delete;
   ~Function() override { release(); }
@@ -59,8 +60,8 @@ class Function final : public Node {
   }
 
   void* closure_;
-  Call call_;
-  Drop drop_;
+  BackwardCall call_;
+  BackwardDrop drop_;
 };
 
 }  // namespace
@@ -69,8 +70,8 @@ extern "C" {
 
 // Gives new handles on the data of `values`, which were computed of `inputs` outside of autograd, with a graph whose
 // backward pass is the closure. Takes the closure over, whatever comes of it.
-int tw_function(void* closure, Call call, Drop drop, Tensor* const* inputs, size_t input_count, Tensor* const* values,
-                size_t value_count, Tensor** outputs) {
+int tw_function(void* closure, BackwardCall call, BackwardDrop drop, Tensor* const* inputs, size_t input_count,
+                Tensor* const* values, size_t value_count, Tensor** outputs) {
   return shim::guarded([&] {
     std::shared_ptr<Function> node(new Function(closure, call, drop), torch::autograd::deleteNode);
     const variable_list list = shim::tensor_list(inputs, input_count);

@@ -17,10 +17,10 @@ at::Tensor contiguous(const at::Tensor& tensor) {
 }
 
 // The parameters that have a gradient, and what belongs to them. A parameter without one is left alone, as in PyTorch.
-struct Group {
+struct Parameters {
   std::vector<at::Tensor> parameters, gradients, first_state, second_state;
 
-  Group(size_t count, at::Tensor* const* all, at::Tensor* const* given, at::Tensor* const* first,
+  Parameters(size_t count, at::Tensor* const* all, at::Tensor* const* given, at::Tensor* const* first,
         at::Tensor* const* second) {
     parameters.reserve(count);
     gradients.reserve(count);
@@ -47,7 +47,7 @@ int tw_fused_sgd(size_t count, at::Tensor* const* parameters, at::Tensor* const*
                  double learning_rate, double momentum, double weight_decay) {
   return shim::guarded([&] {
     at::NoGradGuard no_grad;
-    Group group(count, parameters, gradients, momenta, nullptr);
+    Parameters group(count, parameters, gradients, momenta, nullptr);
     if (group.parameters.empty()) return;
     at::_fused_sgd_(group.parameters, group.gradients, group.first_state, weight_decay, momentum, learning_rate,
                     /*dampening=*/0.0, /*nesterov=*/false, /*maximize=*/false, /*is_first_step=*/false);
@@ -61,7 +61,7 @@ int tw_fused_adam(size_t count, at::Tensor* const* parameters, at::Tensor* const
                   int decoupled) {
   return shim::guarded([&] {
     at::NoGradGuard no_grad;
-    Group group(count, parameters, gradients, averages, squares);
+    Parameters group(count, parameters, gradients, averages, squares);
     if (group.parameters.empty()) return;
     const std::vector<at::Tensor> steps(group.parameters.size(), *step);
     if (decoupled) {

@@ -33,14 +33,14 @@ constexpr size_t kMaxOutputs = 8;
 
 // Gives 0 and up to `kMaxOutputs` new tensors, or 1 and leaves its message for `tw_last_error`. `again` is 1 in a
 // backward pass.
-using Call = int (*)(void* context, int again, const Tensor* const* inputs, size_t count, Tensor** outputs,
-                     size_t* output_count);
-using Drop = void (*)(void* context);
+using SegmentCall = int (*)(void* context, int again, const Tensor* const* inputs, size_t count, Tensor** outputs,
+                            size_t* output_count);
+using SegmentDrop = void (*)(void* context);
 
 // A closure of Rust's, dropped with the last graph that may call it.
 class Closure {
  public:
-  Closure(Call call, Drop drop, void* context) : call_(call), drop_(drop), context_(context) {}
+  Closure(SegmentCall call, SegmentDrop drop, void* context) : call_(call), drop_(drop), context_(context) {}
   Closure(const Closure&) = delete;
   Closure& operator=(const Closure&) = delete;
   ~Closure() { drop_(context_); }
@@ -59,8 +59,8 @@ class Closure {
   }
 
  private:
-  Call call_;
-  Drop drop_;
+  SegmentCall call_;
+  SegmentDrop drop_;
   void* context_;
 };
 
@@ -266,8 +266,8 @@ extern "C" {
 // Runs the closure and gives what it makes, with a graph that remembers the inputs alone and runs the closure again in
 // the backward pass. An input that the closure hands through is given as it is. There is room for `kMaxOutputs`
 // outputs, which `output_count` counts. Takes the closure over, whatever comes of it.
-int tw_recompute(Call call, Drop drop, void* context, Tensor* const* inputs, size_t count, Tensor** outputs,
-                 size_t* output_count) {
+int tw_recompute(SegmentCall call, SegmentDrop drop, void* context, Tensor* const* inputs, size_t count,
+                 Tensor** outputs, size_t* output_count) {
   return shim::guarded([&] {
     auto closure = std::make_shared<Closure>(call, drop, context);
     const variable_list list = shim::tensor_list(inputs, count);
