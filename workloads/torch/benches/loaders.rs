@@ -4,7 +4,7 @@
 
 use std::{path::Path, time::Instant};
 
-use image::{Rgb, RgbImage, codecs::jpeg::JpegEncoder};
+use jpeg_encoder::{ColorType, Encoder};
 use procfs::process::Process;
 use schema::catalog::Samples;
 use tch::Device;
@@ -37,17 +37,22 @@ fn main() {
 /// Photographs are neither smooth nor noise: waves of several lengths under some grain, about 100 kB a file.
 fn write_images(folder: &Path) {
     const QUALITY: u8 = 90;
+    const WIDTH: u16 = 500;
+    const HEIGHT: u16 = 375;
     let class = folder.join("class");
     std::fs::create_dir(&class).expect("the folder is ours");
     let mut rng = fastrand::Rng::with_seed(1);
     for number in 0..IMAGES {
-        let image = RgbImage::from_fn(500, 375, |x, y| {
+        let mut pixels = Vec::new();
+        for (y, x) in (0..HEIGHT).flat_map(|y| (0..WIDTH).map(move |x| (y, x))) {
             let grain = rng.u8(..40);
-            let wave = |a: f32, b: f32| ((x as f32 * a).sin() * (y as f32 * b).cos() * 90.0 + 110.0) as u8;
-            Rgb([wave(0.05, 0.03), wave(0.11, 0.02), wave(0.02, 0.09)].map(|value| value + grain))
-        });
-        let file = std::fs::File::create(class.join(format!("{number}.jpg"))).expect("the folder is ours");
-        JpegEncoder::new_with_quality(file, QUALITY).encode_image(&image).expect("the disk has room");
+            let wave =
+                |a: f32, b: f32| ((f32::from(x) * a).sin() * (f32::from(y) * b).cos() * 90.0 + 110.0) as u8;
+            pixels.extend([wave(0.05, 0.03), wave(0.11, 0.02), wave(0.02, 0.09)].map(|value| value + grain));
+        }
+        Encoder::new_file(class.join(format!("{number}.jpg")), QUALITY)
+            .and_then(|encoder| encoder.encode(&pixels, WIDTH, HEIGHT, ColorType::Rgb))
+            .expect("the folder is ours, and the disk has room");
     }
 }
 

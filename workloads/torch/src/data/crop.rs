@@ -6,9 +6,8 @@ use fast_image_resize::{
     images::{CroppedImage, Image, ImageRef},
 };
 use fastrand::Rng;
-use image::RgbImage;
 
-use super::pixels::COLOURS;
+use super::{decode::RgbImage, pixels::COLOURS};
 
 /// A part of an image, in pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,9 +23,9 @@ struct Crop {
 /// The part covers 8 % to 100 % of the image, and its ratio of width to height is 3/4 to 4/3. Interpolation is bilinear with
 /// the wider filter of Pillow for shrinking; values differ from Pillow's by one level of 255 at most.
 pub(super) fn random_resized(image: &RgbImage, side: u32, rng: &mut Rng, pixels: &mut Vec<u8>) {
-    let (width, height) = image.dimensions();
+    let RgbImage { width, height, pixels: ref whole } = *image;
     let Crop { left, top, width: crop_width, height: crop_height } = random_crop(width, height, rng);
-    let whole = ImageRef::new(width, height, image.as_raw(), PixelType::U8x3)
+    let whole = ImageRef::new(width, height, whole, PixelType::U8x3)
         .expect("an image holds three bytes for each of its pixels");
     let part = CroppedImage::new(&whole, left, top, crop_width, crop_height)
         .expect("a random crop lies within its image");
@@ -72,8 +71,6 @@ fn random_crop(width: u32, height: u32, rng: &mut Rng) -> Crop {
 
 #[cfg(test)]
 mod tests {
-    use image::Rgb;
-
     use super::*;
 
     #[test]
@@ -112,7 +109,7 @@ mod tests {
     #[test]
     fn the_part_is_resized_and_mirrored_in_half_of_the_cases() {
         // Red grows to the right, green to the bottom, blue is the same all over.
-        let image = RgbImage::from_fn(200, 200, |x, y| Rgb([x as u8, y as u8, 77]));
+        let image = RgbImage::from_fn(200, 200, |x, y| [x as u8, y as u8, 77]);
         let mut rng = Rng::with_seed(1);
         let mut mirrored = 0;
         for _ in 0..400 {
@@ -131,7 +128,7 @@ mod tests {
     #[test]
     fn what_shrinks_is_averaged_and_not_picked() {
         // Stripes of one pixel average to grey.
-        let image = RgbImage::from_fn(256, 256, |x, _| Rgb([if x % 2 == 0 { 0 } else { 200 }; 3]));
+        let image = RgbImage::from_fn(256, 256, |x, _| [if x % 2 == 0 { 0 } else { 200 }; 3]);
         let mut pixels = Vec::new();
         random_resized(&image, 8, &mut Rng::with_seed(2), &mut pixels);
         assert!(pixels.iter().all(|value| (85..115).contains(value)), "{pixels:?}");

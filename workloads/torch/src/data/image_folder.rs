@@ -13,6 +13,7 @@ use walkdir::{DirEntry, WalkDir};
 
 use super::{
     DataError, crop,
+    decode::decode,
     in_order::InOrder,
     loaders::{Loaded, Reader},
     order::{Epochs, rng_at},
@@ -113,11 +114,7 @@ impl Reader for ImageFolder {
             let problem = "the file ends within its image; fetch it again".into();
             return Err(DataError::Malformed { file: file.clone(), offset: bytes.len() as u64, problem });
         }
-        // The content decides the format, because extensions may be wrong, even in ImageNet. Alpha is
-        // dropped, and grey becomes colour.
-        let image = image::load_from_memory(&bytes)
-            .map_err(|source| DataError::Undecodable { file: file.clone(), source })?
-            .into_rgb8();
+        let image = decode(&bytes).map_err(|source| DataError::Undecodable { file: file.clone(), source })?;
         crop::random_resized(&image, self.side, &mut rng_at(self.crop_seed, number), &mut batch.pixels);
         batch.labels.push(*label);
         Ok(())

@@ -204,7 +204,9 @@ fn load<R: Reader>(
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::atomic::AtomicU64, time::Duration};
+    use std::{sync::atomic::AtomicU64, thread, time::Duration};
+
+    use front_door::{let_pass, wait_until};
 
     use super::*;
     use crate::{
@@ -217,7 +219,6 @@ mod tests {
         end: u64,
         at_end: fn(u64) -> DataError,
         made: Arc<AtomicU64>,
-        pause: Duration,
     }
 
     impl Reader for Counting {
@@ -227,7 +228,6 @@ mod tests {
             if number >= self.end {
                 return Err((self.at_end)(number));
             }
-            std::thread::sleep(self.pause);
             self.made.fetch_add(1, Ordering::Relaxed);
             batch.push(number as i64);
             Ok(())
@@ -244,7 +244,7 @@ mod tests {
         at_end: fn(u64) -> DataError,
     ) -> (InOrder<Loaded<Counting>>, Arc<AtomicU64>) {
         let made = Arc::new(AtomicU64::new(0));
-        let reader = Counting { end, at_end, made: Arc::clone(&made), pause: Duration::ZERO };
+        let reader = Counting { end, at_end, made: Arc::clone(&made) };
         (InOrder::new(Loaded::new(reader, loaders, transfer)), made)
     }
 
@@ -313,26 +313,48 @@ mod tests {
 
     #[test]
     fn two_batches_of_each_loader_are_ahead_at_most_and_none_is_made_after_the_end() {
+        const MOST: u64 = 5 * (1 + 2 * 3);
         let (mut stream, made) = stream(3, u64::MAX, malformed);
         stream.next(5).unwrap();
-        // Without a bound they would make millions.
-        std::thread::sleep(Duration::from_millis(50));
-        let ahead = made.load(Ordering::Relaxed);
-        assert!(ahead <= 5 * (1 + 2 * 3), "{ahead} samples were made");
+        wait_until("each loader is two batches ahead", || made.load(Ordering::Relaxed) >= MOST);
+        let_pass(Duration::from_millis(50), "without a bound the loaders would make millions");
+        assert_eq!(made.load(Ordering::Relaxed), MOST);
         drop(stream);
         assert_eq!(Arc::strong_count(&made), 1, "the reader went with its threads");
     }
 
+    /// Samples that are made after the gate was opened. Counts those that were begun.
+    struct Gated {
+        begun: Arc<AtomicU64>,
+        is_open: Arc<AtomicBool>,
+    }
+
+    impl Reader for Gated {
+        type Batch = Vec<i64>;
+
+        fn read(&self, number: u64, batch: &mut Vec<i64>) -> Result<(), DataError> {
+            self.begun.fetch_add(1, Ordering::Relaxed);
+            wait_until("the gate is open", || self.is_open.load(Ordering::Acquire));
+            batch.push(number as i64);
+            Ok(())
+        }
+    }
+
     #[test]
     fn the_end_waits_for_a_sample_and_not_for_a_batch() {
-        let made = Arc::new(AtomicU64::new(0));
-        let pause = Duration::from_millis(2);
-        let reader = Counting { end: u64::MAX, at_end: malformed, made: Arc::clone(&made), pause };
-        let mut samples = Loaded::new(reader, 1, transfer);
-        samples.batch(Place::START, 1).unwrap();
-        // A batch of this size would take a month.
-        samples.ahead = Some(Ahead::start(&samples.reader, 2, Place::START, 1 << 30).unwrap());
-        drop(samples);
-        assert_eq!(Arc::strong_count(&made), 1, "the reader went with its threads");
+        const LOADERS: u32 = 2;
+        let (begun, is_open) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let reader = Arc::new(Gated { begun: Arc::clone(&begun), is_open: Arc::clone(&is_open) });
+        let ahead = Ahead::start(&reader, LOADERS, Place::START, 1000).unwrap();
+        wait_until("each loader makes a sample", || begun.load(Ordering::Relaxed) == u64::from(LOADERS));
+        let stop = Arc::clone(&ahead.stop);
+        let opener = thread::spawn(move || {
+            wait_until("the loaders are told to stop", || stop.load(Ordering::Relaxed));
+            is_open.store(true, Ordering::Release);
+        });
+        drop(ahead);
+        opener.join().unwrap();
+        assert_eq!(begun.load(Ordering::Relaxed), u64::from(LOADERS), "no second sample was begun");
+        assert_eq!(Arc::strong_count(&reader), 1, "the threads have ended");
     }
 }

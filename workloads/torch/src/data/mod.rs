@@ -2,6 +2,7 @@
 
 mod cifar10;
 mod crop;
+mod decode;
 mod image_folder;
 mod in_order;
 mod loaders;
@@ -18,6 +19,7 @@ use std::path::{Path, PathBuf};
 use schema::catalog::Samples;
 use tch::{Device, TchError};
 
+pub use self::decode::DecodeError;
 use self::{
     cifar10::{Cifar10, Use},
     image_folder::ImageFolder,
@@ -119,7 +121,7 @@ pub enum DataError {
     Unreadable { file: PathBuf, source: std::io::Error },
     /// The image is damaged or of an unknown format.
     #[error("cannot decode {file}")]
-    Undecodable { file: PathBuf, source: image::ImageError },
+    Undecodable { file: PathBuf, source: DecodeError },
     /// The files are not those of a known data set.
     #[error("{file}: {problem}")]
     Layout { file: PathBuf, problem: String },

@@ -2,11 +2,10 @@
 
 use std::{fs, path::Path};
 
-use image::{GrayImage, Luma, Rgb, RgbImage};
 use tch::{Kind, Tensor};
 use tempfile::TempDir;
 
-use super::*;
+use super::{decode::RgbImage, *};
 use crate::workload::Batch;
 
 /// A test case of a reader: a kind of sample, and files to read it from.
@@ -44,18 +43,30 @@ fn images(folder: &Path) {
     let save = |class: &str, name: &str, seed: u32| {
         let folder = folder.join(class);
         fs::create_dir_all(&folder).unwrap();
-        let image = RgbImage::from_fn(40 + seed, 30, |x, y| Rgb([(6 * x) as u8, (8 * y) as u8, seed as u8]));
-        image.save(folder.join(name)).unwrap();
+        let image = RgbImage::from_fn(40 + seed, 30, |x, y| [(6 * x) as u8, (8 * y) as u8, seed as u8]);
+        let (width, height) = (image.width as u16, image.height as u16);
+        if name.ends_with("png") {
+            write_png(&folder.join(name), width, height, png::ColorType::Rgb, &image.pixels);
+        } else {
+            let encoder = jpeg_encoder::Encoder::new_file(folder.join(name), 95).unwrap();
+            encoder.encode(&image.pixels, width, height, jpeg_encoder::ColorType::Rgb).unwrap();
+        }
     };
     save("dog", "1.png", 1);
     save("dog", "2.JPEG", 2);
     save("ball", "3.jpg", 3);
-    GrayImage::from_pixel(9, 9, Luma([50])).save(folder.join("ball/grey.png")).unwrap();
+    write_png(&folder.join("ball/grey.png"), 9, 9, png::ColorType::Grayscale, &[50; 81]);
     save("cat/inner", "4.png", 4);
     save("cat", "5.png", 5);
     // Neither a class nor an image.
     fs::write(folder.join("README.txt"), "made by hand").unwrap();
     fs::write(folder.join("dog/labels.txt"), "dog").unwrap();
+}
+
+fn write_png(file: &Path, width: u16, height: u16, colour: png::ColorType, pixels: &[u8]) {
+    let mut encoder = png::Encoder::new(fs::File::create(file).unwrap(), width.into(), height.into());
+    encoder.set_color(colour);
+    encoder.write_header().unwrap().write_image_data(pixels).unwrap();
 }
 
 fn tokens(folder: &Path) {
