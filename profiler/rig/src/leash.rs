@@ -15,6 +15,7 @@
 //! * both at the same instant: the program dies, and its own children live on. `pkill profile`
 //!   does not do this: a leash goes by another name, in a session of its own.
 
+mod children;
 mod handle;
 
 use std::{
@@ -36,7 +37,6 @@ use std::{
 };
 
 use anyhow::Context;
-use nix::sys::resource::{UsageWho, getrusage};
 use rustix::{
     process::{
         Pid, Signal, WaitOptions, WaitStatus, getpid, getppid, set_child_subreaper,
@@ -46,6 +46,7 @@ use rustix::{
 };
 use schema::{device::Device, spec::RankEnd, units::Nanos};
 
+use self::children::usage_of_children;
 use crate::{processes::descendants, slices};
 pub(crate) use handle::{LeashHandle, News, RankCommand};
 
@@ -146,10 +147,8 @@ fn lead(arguments: &[OsString]) -> anyhow::Result<()> {
     end.by_itself = !by_ours && !was_told.load(Ordering::SeqCst);
     end.wall_ns = Some((Nanos::monotonic_now() - began).0);
     end_leftovers(&mut harness)?;
-    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
-    let cpu_us = [usage.user_time(), usage.system_time()].map(|t| t.tv_sec() * 1_000_000 + t.tv_usec());
-    end.cpu_ns = Some(cpu_us.iter().sum::<i64>() as u64 * 1_000);
-    end.rss_peak_bytes = Some(usage.max_rss() as u64 * 1024);
+    let usage = usage_of_children()?;
+    (end.cpu_ns, end.rss_peak_bytes) = (Some(usage.cpu_ns), Some(usage.rss_peak_bytes));
     // A harness that has ended does not read it, and needs nothing more from the leash.
     let _ = writeln!(harness, "{}", end.to_line());
     Ok(())

@@ -4,7 +4,7 @@
 use std::{io, mem, time::Duration};
 
 use anyhow::Context as _;
-use nix::libc::{SYS_sched_getattr, SYS_sched_setattr, sched_attr, syscall};
+use libc::{SYS_sched_getattr, SYS_sched_setattr, sched_attr, syscall};
 
 /// Requests time slices of this length for this thread and for all that it starts from now on.
 ///
