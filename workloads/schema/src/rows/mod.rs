@@ -20,7 +20,6 @@ mod listing;
 mod machine_speed;
 mod measurement;
 mod outcome;
-#[cfg(feature = "parquet")]
 mod parquet;
 mod part;
 mod plain;

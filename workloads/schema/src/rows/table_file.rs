@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-#[cfg(feature = "parquet")]
 use super::parquet::ParquetWriter;
 use super::{
     columns::Columns,
@@ -13,8 +12,6 @@ use super::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableFormat {
     Csv,
-    /// Requires the cargo feature `parquet`.
-    #[cfg(feature = "parquet")]
     Parquet,
 }
 
@@ -22,18 +19,11 @@ impl TableFormat {
     /// The format for the extension of the file.
     ///
     /// # Errors
-    /// The valid extensions, or how to build the program with the wanted one.
+    /// The valid extensions.
     pub fn of(path: &Path) -> Result<TableFormat, String> {
         match path.extension().and_then(|ending| ending.to_str()) {
             Some("csv") => Ok(TableFormat::Csv),
-            #[cfg(feature = "parquet")]
             Some("parquet") => Ok(TableFormat::Parquet),
-            #[cfg(not(feature = "parquet"))]
-            Some("parquet") => {
-                Err("this program was built without Parquet; build it with `cargo build --release -p \
-                 profiler --features parquet`, or name a file.csv"
-                    .into())
-            }
             _ => Err("name a file that ends in .csv or .parquet".into()),
         }
     }
@@ -42,7 +32,6 @@ impl TableFormat {
 /// A table that is written in pieces and moves to its place when it is finished.
 pub enum TableFile<T: Columns> {
     Csv(Writer<T>),
-    #[cfg(feature = "parquet")]
     Parquet(ParquetWriter<T>),
 }
 
@@ -50,7 +39,6 @@ impl<T: Row + Columns> TableFile<T> {
     pub fn create(path: &Path, format: TableFormat) -> Result<TableFile<T>, RowError> {
         Ok(match format {
             TableFormat::Csv => TableFile::Csv(Writer::create(path)?),
-            #[cfg(feature = "parquet")]
             TableFormat::Parquet => TableFile::Parquet(ParquetWriter::create(path)?),
         })
     }
@@ -58,7 +46,6 @@ impl<T: Row + Columns> TableFile<T> {
     pub fn push(&mut self, rows: &[T]) -> Result<(), RowError> {
         match self {
             TableFile::Csv(writer) => writer.push(rows),
-            #[cfg(feature = "parquet")]
             TableFile::Parquet(writer) => writer.push(rows),
         }
     }
@@ -66,7 +53,6 @@ impl<T: Row + Columns> TableFile<T> {
     pub fn finish(self) -> Result<(), RowError> {
         match self {
             TableFile::Csv(writer) => writer.finish(),
-            #[cfg(feature = "parquet")]
             TableFile::Parquet(writer) => writer.finish(),
         }
     }
