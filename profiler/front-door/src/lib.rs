@@ -1,13 +1,13 @@
 //! Runs `profile` and `sched` in tests as a user would, each test in a folder of its own.
 
 mod background;
+mod executable;
+mod wait;
 
 use std::{
     fs,
-    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Command, Output},
-    time::{Duration, Instant},
 };
 
 use schema::{
@@ -16,7 +16,11 @@ use schema::{
     run_dir::RunDir,
 };
 
-pub use self::background::Background;
+pub use self::{
+    background::Background,
+    executable::executable,
+    wait::{LONG, let_pass, wait_for, wait_until},
+};
 
 /// A program, and a working folder that is removed at the end of the test.
 pub struct Door {
@@ -72,8 +76,7 @@ impl Door {
         );
         let bin = self.path("bin");
         fs::create_dir_all(&bin).expect("the folder is writable");
-        fs::write(bin.join("torch-worker"), script).expect("the folder is writable");
-        fs::set_permissions(bin.join("torch-worker"), PermissionsExt::from_mode(0o755)).expect("it is ours");
+        executable(&bin.join("torch-worker"), &script);
         let mut command = self.command(arguments);
         command.env("TANDEM_BIN", bin);
         command
@@ -86,8 +89,7 @@ impl Door {
         fs::create_dir_all(&folder).expect("the folder is writable");
         let program = folder.join("cuda-checkpoint");
         let script = format!("#!/bin/sh\necho \"$@\" >> '{}'\n{then}\n", self.path("calls").display());
-        fs::write(&program, script).expect("the folder is writable");
-        fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).expect("it is ours");
+        executable(&program, &script);
         let others = std::env::var_os("PATH").unwrap_or_default();
         let all = std::iter::once(folder).chain(std::env::split_paths(&others));
         let mut command = self.command(arguments);
@@ -173,15 +175,6 @@ impl Said {
     pub fn of(output: &Output) -> Said {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Said { out: text(&output.stdout), err: text(&output.stderr) }
-    }
-}
-
-/// Waits until a condition holds; panics after a time that only a hanging program takes.
-pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !holds() {
-        assert!(began.elapsed() < Duration::from_secs(60), "waited in vain until {what}");
-        std::thread::sleep(Duration::from_millis(10));
     }
 }
 
