@@ -6,11 +6,11 @@ use std::{collections::BTreeMap, path::PathBuf};
 const ARROWS: &[(&str, &[&str])] = &[
     ("workloads/schema", &[]),
     ("workloads/builtin-worker", &["schema"]),
-    ("workloads/torch", &["schema"]),
+    ("workloads/torch", &["schema", "+front-door"]),
     ("profiler/statistics", &[]),
     ("profiler/fake-driver", &[]),
     ("profiler/front-door", &["schema"]),
-    ("profiler/rig", &["schema", "statistics", "+fake-driver"]),
+    ("profiler/rig", &["schema", "statistics", "+fake-driver", "+front-door"]),
     ("colocate", &["rig", "schema", "statistics"]),
     ("scheduler/model", &["schema"]),
     ("scheduler/outcomes", &["schema", "statistics"]),
@@ -103,11 +103,26 @@ fn every_member_of_the_workspace_has_its_arrows_written_down() {
     }
 }
 
-/// No crate that must work without libtorch links it.
+/// No crate that must work without libtorch links it, and what is built unless torch-worker is named leaves torch-worker out.
 #[test]
 fn libtorch_stays_outside() {
-    let lock = std::fs::read_to_string(root().join("Cargo.lock")).expect("there is a lock file");
-    assert!(!lock.contains("name = \"tch\"") && !lock.contains("name = \"torch-sys\""));
+    for (folder, _) in ARROWS.iter().filter(|(folder, _)| *folder != "workloads/torch") {
+        let manifest = manifest(folder);
+        for section in ["dependencies", "build-dependencies", "dev-dependencies"] {
+            let linking = names(&manifest, section)
+                .into_iter()
+                .find(|name| ["tch", "torch-sys", "torch-shim", "torch-worker"].contains(&name.as_str()));
+            assert_eq!(linking, None, "{folder}");
+        }
+    }
+    let workspace = manifest("")["workspace"].clone();
+    let list = |key: &str| -> Vec<String> {
+        let all = workspace[key].as_array().expect("a list").iter();
+        all.map(|folder| folder.as_str().expect("a folder").to_owned()).collect()
+    };
+    let mut members = list("members");
+    members.retain(|folder| folder != "workloads/torch");
+    assert_eq!(list("default-members"), members);
 }
 
 /// Formats are defined in one crate.

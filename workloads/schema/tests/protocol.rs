@@ -3,7 +3,6 @@
 use schema::wire::EventLine;
 use sha2::{Digest as _, Sha256};
 
-/// torch-worker has its own lock file, and its tests parse the same lines.
 #[test]
 fn every_golden_line_reads_and_writes_to_the_byte() {
     for line in include_str!("../golden/wire.jsonl").lines() {
