@@ -258,10 +258,10 @@
     scrollTo({ left: scrollX, top: scrollY, behavior: 'instant' });
   };
 
-  // A run that goes on: the server says when its files have changed.
+  // A run that goes on: the server says when its files are no longer in the state of which the page was made.
   if ('live' in document.body.dataset) {
     const status = document.getElementById('live');
-    let known = null;
+    let known = document.body.dataset.live;
     const text = async (address) => {
       const answer = await fetch(address);
       if (!answer.ok) throw new Error(await answer.text());
@@ -271,8 +271,11 @@
       let said = null;
       try {
         const state = await text('/state');
-        if (known !== null && state !== known) replaceBy(new DOMParser().parseFromString(await text('/'), 'text/html'));
-        known = state;
+        if (state !== known) {
+          const fresh = new DOMParser().parseFromString(await text('/'), 'text/html');
+          replaceBy(fresh);
+          known = fresh.body.dataset.live;
+        }
         said = 'live';
       } catch (error) {
         // `fetch` has this error if there is no answer.

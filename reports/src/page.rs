@@ -25,11 +25,12 @@ const STYLE: &str = include_str!("../assets/page.css");
 
 /// Where the files that a page links to are.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Links {
+pub enum Links<'a> {
     /// In the folder of the page.
     Files,
-    /// On the server that shows a run while it goes on, which makes no pictures. The page asks it for news.
-    Server,
+    /// On the server that shows a run while it goes on, which makes no pictures. The page asks it whether the files are still in the
+    /// state of which it was made.
+    Server { state: &'a str },
 }
 
 #[derive(Template)]
@@ -39,7 +40,8 @@ struct Page<'a> {
     policy: String,
     style: String,
     script: &'static str,
-    is_live: bool,
+    /// The state of the files of which a page on a server was made.
+    live_state: Option<&'a str>,
     version: &'static str,
     runs: Vec<RunOnPage<'a>>,
     findings: Vec<Finding<'a>>,
@@ -105,7 +107,7 @@ impl Cell {
 }
 
 /// The text of the page.
-pub fn page(report: &Report, links: Links) -> String {
+pub fn page(report: &Report, links: Links<'_>) -> String {
     let runs = report.runs.iter().map(|run| run.name.as_str());
     let names: Vec<&str> = runs.chain(report.shapes.iter().map(|table| table.name.as_str())).collect();
     let title = match &names[..] {
@@ -124,7 +126,10 @@ pub fn page(report: &Report, links: Links) -> String {
             dark = dark_variables()
         ),
         script: SCRIPT,
-        is_live: links == Links::Server,
+        live_state: match links {
+            Links::Files => None,
+            Links::Server { state } => Some(state),
+        },
         version: env!("CARGO_PKG_VERSION"),
         runs: report.runs.iter().enumerate().map(|(number, run)| on_page(number, run)).collect(),
         findings: report
@@ -140,9 +145,9 @@ pub fn page(report: &Report, links: Links) -> String {
 }
 
 /// The content security policy: nothing is loaded, and no script runs but the one of the page, whatever names in a run contain.
-fn policy(links: Links) -> String {
+fn policy(links: Links<'_>) -> String {
     let hash = BASE64_STANDARD.encode(Sha256::digest(SCRIPT.as_bytes()));
-    let connect = if links == Links::Server { "'self'" } else { "'none'" };
+    let connect = if matches!(links, Links::Server { .. }) { "'self'" } else { "'none'" };
     format!(
         "default-src 'none'; script-src 'sha256-{hash}'; style-src 'unsafe-inline'; img-src data:; \
          connect-src {connect}; base-uri 'none'; form-action 'none'"
@@ -190,7 +195,7 @@ fn so_far(run: &Run) -> String {
     }
 }
 
-fn sections(report: &Report, links: Links) -> Vec<Section<'_>> {
+fn sections<'a>(report: &'a Report, links: Links<'_>) -> Vec<Section<'a>> {
     let of = |run: Option<usize>| {
         report
             .figures
@@ -224,7 +229,7 @@ fn title_of(placed: &Placed) -> String {
     if part.is_empty() || title.contains(part.as_str()) { title.clone() } else { format!("{title}: {part}") }
 }
 
-fn figure<'a>(report: &'a Report, placed: &'a Placed, links: Links) -> FigureOnPage<'a> {
+fn figure<'a>(report: &'a Report, placed: &'a Placed, links: Links<'_>) -> FigureOnPage<'a> {
     let table = placed.figure.chart.table();
     let is_of_figure = |(number, run): &(usize, &Run)| match placed.run {
         Some(of) => of == *number,

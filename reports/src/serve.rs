@@ -94,7 +94,7 @@ impl Server {
     fn make(&self) -> anyhow::Result<()> {
         let begin = Instant::now();
         let state = fingerprint(&self.paths);
-        let html = page(&Report::of(&self.paths, |_| true)?, Links::Server);
+        let html = page(&Report::of(&self.paths, |_| true)?, Links::Server { state: &state });
         let made = Made { state, html, at: Instant::now(), took: begin.elapsed() };
         *self.made.lock().unwrap_or_else(PoisonError::into_inner) = Some(made);
         Ok(())
