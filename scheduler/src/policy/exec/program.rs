@@ -17,6 +17,10 @@ use schema::lines;
 /// The time in which a program has to exit after the end of its input.
 const LEAVES_WITHIN: Duration = Duration::from_secs(1);
 
+/// The longest wait for the exit status and the last words of a program that has closed its output. Only one that lives on, or has
+/// started another that does, takes as long.
+const EXPLAINED_WITHIN: Duration = Duration::from_secs(10);
+
 /// A running program. It has to exit at the end of its input. It is killed when the scheduler dies or when the thread that started
 /// it ends; processes that it has started then see the end of their input. Its stderr is passed on.
 pub(super) struct Program {
@@ -110,10 +114,10 @@ impl Program {
             Err(RecvTimeoutError::Disconnected) => {
                 self.questions = None;
                 let end = self
-                    .leave()
+                    .leave(EXPLAINED_WITHIN)
                     .map_or_else(|| "it closed its output".into(), |end| format!("it ended ({end})"));
                 // Its last lines may not have been read yet. A process that it has started may keep its stderr open.
-                while let Ok(line) = self.said.recv_timeout(LEAVES_WITHIN) {
+                while let Ok(line) = self.said.recv_timeout(EXPLAINED_WITHIN) {
                     self.last_words = line;
                 }
                 bail!("{end}{}", self.last_words())
@@ -129,13 +133,15 @@ impl Program {
         }
     }
 
-    /// Waits up to [`LEAVES_WITHIN`] for the program to exit. Returns its exit status if it does.
-    fn leave(&mut self) -> Option<std::process::ExitStatus> {
-        let until = Instant::now() + LEAVES_WITHIN;
+    /// Waits for this time for the program to exit. Returns its exit status if it does.
+    fn leave(&mut self, within: Duration) -> Option<std::process::ExitStatus> {
+        let until = Instant::now() + within;
         loop {
+            // The time is read first, so that a look follows the last wait, however long that has taken.
+            let is_last = Instant::now() >= until;
             match self.child.try_wait() {
                 Ok(Some(end)) => return Some(end),
-                Ok(None) if Instant::now() < until => thread::sleep(Duration::from_millis(5)),
+                Ok(None) if !is_last => thread::sleep(Duration::from_millis(5)),
                 Ok(None) | Err(_) => return None,
             }
         }
@@ -145,7 +151,7 @@ impl Program {
 impl Drop for Program {
     fn drop(&mut self) {
         self.questions = None;
-        if self.leave().is_none() {
+        if self.leave(LEAVES_WITHIN).is_none() {
             // If the program is a shell, the processes that it has started are killed with it.
             let below = descendants(Pid::from_child(&self.child).as_raw_nonzero().get());
             // An error means that it has ended meanwhile, or that we may not kill it.
@@ -178,10 +184,17 @@ mod tests {
                 long,
                 "its answer: the line is longer than 16.0 MiB, the longest that is read; it may lack its line breaks",
             ),
-            ("echo thinking >&2; exec sleep 60", short, "no answer for 300ms; its last output: thinking"),
+            ("echo thinking >&2; exec sleep 1000", short, "no answer for 300ms; its last output: thinking"),
         ] {
             let argv = ["sh", "-c", script].map(str::to_owned);
             let mut program = Program::start(&argv, limit).expect("there is a shell");
+            if limit == short {
+                // Its output is there before the wait for its answer begins.
+                let line = program.said.recv();
+                let (say, said) = channel();
+                program.said = said;
+                say.send(line.expect("it says something")).expect("it is listened to");
+            }
             assert_eq!(
                 program.ask("?\n".into()).map_err(|error| format!("{error:#}")),
                 Err(error.into()),
