@@ -2,7 +2,11 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use rig::{Rests, cuda_checkpoint::PROGRAM, pace::Pace};
+use rig::{
+    Rests,
+    cuda_checkpoint::PROGRAM,
+    pace::{Pace, SHORTEST_LOOK},
+};
 use schema::{
     device::Device,
     rows::ErrorKind,
@@ -192,9 +196,20 @@ impl LaunchState {
         &self.pace
     }
 
-    /// The time until the next read of its events, so that its rest is noticed soon.
-    pub(super) fn look_after(&self, now: Nanos) -> Duration {
-        self.pace.look_after(self.last_step_at.max(self.granted_at), now)
+    /// Chooses the interval between reads of its events: shorter towards the end of its grant if others wait for its rest, which are its
+    /// rivals for a turn or those for whom it is to be held. Returns when to choose again.
+    pub(super) fn choose_look(&mut self, now: Nanos, has_rivals: bool) -> Option<Nanos> {
+        let others_wait = self.is_coming_to_rest || has_rivals;
+        if self.is_over || self.rests() || !others_wait {
+            (self.look, self.look_at) = (self.usual_look(), now);
+            return None;
+        }
+        if self.look_at <= now {
+            self.look = self.pace.look_after(self.last_step_at.max(self.granted_at), now);
+            self.look_at = now + self.look.into();
+        }
+        // At the shortest interval the rig reads often enough, and wakes the caller when there is an event.
+        (self.look > SHORTEST_LOOK).then_some(self.look_at)
     }
 
     pub(super) fn hear(&mut self, rank: u32, at: Nanos, event: &Event) {
@@ -278,7 +293,7 @@ impl LaunchState {
 
     /// The interval between reads of its events while no other launch waits for its rest. A launch that skipped steps is ended from here
     /// after its last one, which is to be noticed soon.
-    pub(super) fn usual_look(&self) -> Duration {
+    fn usual_look(&self) -> Duration {
         let is_granted_its_end =
             self.has_skipped && self.left.is_some_and(|left| self.pace.granted() >= left);
         if is_granted_its_end { LOOK_AT_FIRST } else { LOOK_EVERY }
@@ -417,11 +432,11 @@ mod tests {
         LaunchState::new(&start, &spec, before, left)
     }
 
-    /// A step of 10 ms.
+    const STEP: Nanos = Nanos(10_000_000);
+
     fn step(index: u64) -> Step {
         let (samples, loss, phases, sent_bytes) = (None, None, None, None);
-        let (dur_ns, timing) = (Nanos(10_000_000), Timing::Hook);
-        Step { index, dur_ns, samples, loss, phases, sent_bytes, timing }
+        Step { index, dur_ns: STEP, samples, loss, phases, sent_bytes, timing: Timing::Hook }
     }
 
     #[test]
@@ -460,6 +475,51 @@ mod tests {
         };
         let ended = launch.ended(&end, 4);
         assert!(matches!(ended, Happened::Failed { steps: 4, kind: ErrorKind::DeviceLost, .. }), "{ended:?}");
+    }
+
+    /// The time for which nobody sees that a launch has done what it was granted, on a clock of the test's own. From this time after its
+    /// first step on it is to be held, or its rivals have their turns after it.
+    fn unseen_rest(after: Nanos, is_to_be_held: bool, has_rivals: bool) -> Nanos {
+        let mut launch = launch(0, None);
+        launch.is_training = true;
+        launch.grant();
+        launch.hear(0, STEP, &Event::Step(step(0)));
+        launch.count(0, &step(0));
+        let granted = launch.grant().expect("its pace is known");
+        let wait_from = STEP + after;
+        let mut now = STEP;
+        launch.granted_at = now;
+        let end_of = |index: u64| Nanos(STEP.0 * (index + 1));
+        while launch.done() < granted {
+            let others_wait = now >= wait_from;
+            launch.is_coming_to_rest = others_wait && is_to_be_held;
+            launch.choose_look(now, others_wait && has_rivals);
+            let read_at = now + launch.look.into();
+            now = if others_wait { read_at } else { read_at.min(wait_from) };
+            while launch.done() < granted && end_of(launch.done()) <= now {
+                let index = launch.done();
+                launch.hear(0, end_of(index), &Event::Step(step(index)));
+                launch.count(0, &step(index));
+            }
+        }
+        now - end_of(granted - 1)
+    }
+
+    #[test]
+    fn a_rest_is_seen_soon_if_others_wait_for_it() {
+        let ms = |ms: u64| Nanos(ms * 1_000_000);
+        for after in (0..490).step_by(7).map(ms) {
+            for (is_to_be_held, has_rivals) in [(true, false), (false, true)] {
+                let unseen = unseen_rest(after, is_to_be_held, has_rivals);
+                assert!(unseen <= ms(5), "{unseen} after the rest, {after} after its first step");
+            }
+        }
+        let unseen: Vec<Nanos> =
+            (0..490).step_by(7).map(|after| unseen_rest(ms(after), false, false)).collect();
+        assert!(
+            unseen.iter().any(|unseen| *unseen > ms(50)),
+            "its events are read rarely otherwise: {unseen:?}"
+        );
     }
 
     #[test]

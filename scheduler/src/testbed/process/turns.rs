@@ -6,7 +6,6 @@
 //!
 //! The events of a launch for whose rest others wait, because it has a turn or is to be held, are read more often.
 
-use rig::pace::SHORTEST_LOOK;
 use schema::units::Nanos;
 
 use super::ProcessLauncher;
@@ -53,19 +52,8 @@ impl ProcessLauncher {
         let mut again = None;
         for (&member, launch) in self.launches.iter_mut().filter(|(_, launch)| launch.done() > 0) {
             let before = launch.look;
-            let others_wait = launch.is_coming_to_rest || turns.is_some_and(|turns| turns.contends(member));
-            if launch.is_over || launch.rests() || !others_wait {
-                (launch.look, launch.look_at) = (launch.usual_look(), now);
-            } else {
-                if launch.look_at <= now {
-                    launch.look = launch.look_after(now);
-                    launch.look_at = now + launch.look.into();
-                }
-                // At the shortest interval the rig reads often enough, and wakes this thread when there is an event.
-                if launch.look > SHORTEST_LOOK {
-                    again = [again, Some(launch.look_at)].into_iter().flatten().min();
-                }
-            }
+            let has_rivals = turns.is_some_and(|turns| turns.contends(member));
+            again = [again, launch.choose_look(now, has_rivals)].into_iter().flatten().min();
             if launch.look != before {
                 self.setup.rig.look_every(member, launch.look);
             }
