@@ -111,7 +111,10 @@ impl Grant {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
+    use std::{
+        sync::mpsc::{self, RecvTimeoutError},
+        thread,
+    };
 
     use super::*;
 
@@ -136,16 +139,23 @@ mod tests {
         let path = dir.path().join("control");
         let harness = Grant::create(&path).unwrap();
         assert!(!harness.wait_beyond(0, Duration::from_millis(5)));
-        let waiting = std::thread::spawn({
-            let worker = Grant::open(&path).unwrap();
-            move || worker.wait_beyond(0, Duration::from_secs(60))
+        // Many rounds, as a round shows nothing if the grant comes before the rank sleeps.
+        const ROUNDS: u64 = 100;
+        let (tell, told) = mpsc::channel();
+        let worker = Grant::open(&path).unwrap();
+        thread::spawn(move || {
+            for done in 0..ROUNDS {
+                tell.send(done).unwrap();
+                // A rank that is not woken sleeps for longer than the test waits.
+                while !worker.wait_beyond(done, Duration::from_secs(3600)) {}
+            }
         });
-        let before = Instant::now();
-        std::thread::sleep(Duration::from_millis(20));
-        harness.extend_to(1);
-        assert!(waiting.join().unwrap());
-        // Woken by the grant, not by the time-out.
-        assert!(before.elapsed() < Duration::from_secs(30));
+        let hear = || told.recv_timeout(Duration::from_secs(120));
+        for done in 0..ROUNDS {
+            assert_eq!(hear(), Ok(done), "the rank was not woken");
+            harness.extend_to(done + 1);
+        }
+        assert_eq!(hear(), Err(RecvTimeoutError::Disconnected), "the rank was not woken for its end");
     }
 
     #[test]

@@ -36,8 +36,10 @@ impl Bounds {
             Event::Step(step) => {
                 within(step)?;
                 self.follows(step, line.mono_ns, free_from)?;
-                let free_from = Nanos(free_from.0.saturating_add(surely(step.dur_ns).0)).max(stamped_late);
-                self.free_from = Some(free_from);
+                let free_from = Nanos(free_from.0.saturating_add(surely(step.dur_ns).0));
+                // Steps whose lines are seen together have one stamp, and share all of the time since the one before it.
+                let is_shared = step.timing == Timing::Scraped;
+                self.free_from = Some(if is_shared { free_from } else { free_from.max(stamped_late) });
                 self.last_end = line.mono_ns;
                 self.steps = step.index.saturating_add(1);
                 Ok(())

@@ -295,3 +295,26 @@ fn lengths_add_up_to_no_more_than_the_time_that_passed() {
     let error = read(&path, 0).unwrap_err().to_string();
     assert!(error.contains("not an event: dur_ns is 1.10 s, and at most"), "{error}");
 }
+
+#[test]
+fn steps_that_are_seen_together_share_the_time_since_those_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("e.jsonl");
+    let held = r#"{"seq":0,"rank":0,"mono_ns":5000000000,"event":{"held":{"index":0}}}"#;
+    // A program that prints the lines of twenty steps after five seconds.
+    let write = |dur_ns: u64| {
+        let step = |index: u64| {
+            format!(
+                "{{\"seq\":{},\"rank\":0,\"mono_ns\":10000000000,\"event\":{{\"step\":{{\"index\":{index},\
+                 \"dur_ns\":{dur_ns},\"timing\":\"scraped\"}}}}}}\n",
+                index + 1
+            )
+        };
+        std::fs::write(&path, format!("{held}\n{}", (0..20).map(step).collect::<String>())).unwrap();
+    };
+    write(250_000_000);
+    assert_eq!(read(&path, 0).unwrap().len(), 21);
+    write(400_000_000);
+    let error = read(&path, 0).unwrap_err().to_string();
+    assert!(error.contains("not an event: dur_ns is 400 ms, and at most"), "{error}");
+}
