@@ -168,7 +168,9 @@ fn act(program: &OsStr, action: CudaAction, pid: u32, patience: Duration) -> Res
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf, time::Instant};
+    use std::{fs, path::PathBuf};
+
+    use front_door::{executable, wait_for};
 
     use super::*;
 
@@ -176,20 +178,12 @@ mod tests {
     fn stand_in(then: &str) -> (tempfile::TempDir, PathBuf, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let (program, calls) = (folder.path().join(PROGRAM), folder.path().join("calls"));
-        fs::write(&program, format!("#!/bin/sh\necho \"$@\" >> {}\n{then}\n", calls.display())).unwrap();
-        fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+        executable(&program, &format!("#!/bin/sh\necho \"$@\" >> {}\n{then}\n", calls.display()));
         (folder, program, calls)
     }
 
     fn wait(switching: &Switching) -> Switched {
-        let began = Instant::now();
-        loop {
-            if let Some(switched) = switching.poll() {
-                return switched;
-            }
-            assert!(began.elapsed() < Duration::from_secs(60), "it does not end");
-            thread::sleep(Duration::from_millis(1));
-        }
+        wait_for("it has ended", || switching.poll().ok_or(()))
     }
 
     #[test]

@@ -4,25 +4,26 @@ use std::time::Duration;
 
 use schema::units::Nanos;
 
-use crate::usage::Tree;
+use crate::usage::{Reading, Tree};
 
-/// The time over which a silent program is observed.
-const LOOK: Duration = Duration::from_secs(1);
+/// The time over which a silent program is observed, so long that a host which stands still for a second leaves enough of it.
+const LOOK: Duration = Duration::from_secs(2);
 
-/// The part of a core from which a program counts as computing. A waiting program uses less: timers, and threads that poll.
+/// The part of a core from which a program counts as computing. A waiting program uses less: timers, and threads that poll. On a
+/// busy host, it is the part of the time in which the program did not wait for a core.
 const COMPUTES_FROM: f64 = 0.05;
 
 /// A reading of all processes of a program.
 pub(super) struct Life {
     tree: Tree,
     since: Nanos,
-    cpu_ns: u64,
+    before: Reading,
 }
 
 impl Life {
     pub(super) fn look_at(root: u32) -> Life {
         let mut tree = Tree::new(root);
-        Life { since: Nanos::monotonic_now(), cpu_ns: tree.read().cpu_ns, tree }
+        Life { since: Nanos::monotonic_now(), before: tree.read(), tree }
     }
 
     /// Whether the program computes; `None` until it was observed for long enough.
@@ -32,7 +33,42 @@ impl Life {
             return None;
         }
         self.tree.refresh();
-        let cpu_ns = self.tree.read().cpu_ns.saturating_sub(self.cpu_ns);
-        Some(cpu_ns as f64 > COMPUTES_FROM * looked.0 as f64)
+        Some(computes(&self.before, &self.tree.read(), looked))
+    }
+}
+
+/// Whether a program computed in the time between two readings.
+fn computes(before: &Reading, after: &Reading, looked: Nanos) -> bool {
+    let cpu_ns = after.cpu_ns.saturating_sub(before.cpu_ns);
+    let waited_ns =
+        after.run_queue_wait_ns.unwrap_or(0).saturating_sub(before.run_queue_wait_ns.unwrap_or(0));
+    cpu_ns as f64 > COMPUTES_FROM * looked.saturating_sub(Nanos(waited_ns)).0 as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_waits_for_a_core_computes_and_one_that_polls_does_not() {
+        let ms = |cpu: u64, wait: Option<u64>| Reading {
+            cpu_ns: cpu * 1_000_000,
+            run_queue_wait_ns: wait.map(|wait| wait * 1_000_000),
+            ..Reading::default()
+        };
+        for (cpu_ms, wait_ms, expected) in [
+            (100, Some(0), false),
+            (110, Some(0), true),
+            (110, None, true),
+            (20, Some(1_900), true),
+            (0, Some(1_900), false),
+            // A thread that looks for work a hundred times a second, each time after others.
+            (10, Some(900), false),
+            (1_000, Some(9_000), true),
+        ] {
+            let (before, after) = (ms(5, wait_ms.map(|_| 7)), ms(5 + cpu_ms, wait_ms.map(|wait| 7 + wait)));
+            let found = computes(&before, &after, LOOK.into());
+            assert_eq!(found, expected, "{cpu_ms} ms of CPU time, {wait_ms:?} ms of waiting");
+        }
     }
 }

@@ -317,6 +317,10 @@ mod tests {
         (listener, ..) = hear(&[hello(), ready()], "");
         assert!(listener.at_rest(0) && listener.overdue(0, none, none).is_none(), "nothing is granted");
         assert!(!listener.at_rest(1) && listener.overdue(1, none, none).is_some(), "a step is granted");
+        (listener, ..) = hear(&[hello(), ready(), Event::Held { index: 2 }], "");
+        assert!(listener.at_rest(2) && listener.overdue(2, none, none).is_none(), "it is held");
+        assert!(!listener.at_rest(3) && listener.overdue(3, none, none).is_some(), "it is granted more");
+        (listener, ..) = hear(&[hello(), ready()], "");
         listener.told(Some(&Command::Pause {}));
         assert!(!listener.at_rest(0) && listener.overdue(0, none, none).is_some(), "it owes an answer");
         (listener, ..) = hear(&[hello(), ready(), Event::Paused { dur_ns: Nanos(1), bytes_freed: 0 }], "");

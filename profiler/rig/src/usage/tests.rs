@@ -3,13 +3,15 @@
 use std::{
     io::{BufRead, BufReader, Write},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
-    thread::sleep,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use super::*;
+use front_door::{let_pass, wait_for, wait_until};
 
-/// A shell that does one line at a time and answers `done`.
+use super::{process::stat_of, *};
+use crate::device::allowed_cores;
+
+/// A shell that does one line at a time, answers `done`, and then waits for the next one.
 struct Shell {
     child: Child,
     stdin: ChildStdin,
@@ -36,6 +38,9 @@ impl Shell {
         let mut answer = String::new();
         self.stdout.read_line(&mut answer).unwrap();
         assert_eq!(answer, "done\n");
+        // What it did for the answer is in its accounts when it sleeps.
+        let state = || stat_of(self.child.id()).map(|stat| stat.state);
+        wait_for("it waits", || if state() == Some('S') { Ok(()) } else { Err(state()) });
     }
 }
 
@@ -50,14 +55,10 @@ const BURN: &str = "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done";
 
 /// Reads until a condition holds, because processes end when they like.
 fn read_until(tree: &mut Tree, holds: impl Fn(&Reading) -> bool) -> Reading {
-    let begin = Instant::now();
-    loop {
+    wait_for("the reading is as it should be", || {
         let reading = tree.read();
-        if holds(&reading) || begin.elapsed() > Duration::from_secs(20) {
-            return reading;
-        }
-        sleep(Duration::from_millis(2));
-    }
+        if holds(&reading) { Ok(reading) } else { Err(reading) }
+    })
 }
 
 #[test]
@@ -68,11 +69,10 @@ fn work_raises_cpu_time_and_rest_does_not() {
     shell.run(BURN);
     let worked = tree.read();
     assert!(worked.cpu_ns >= before.cpu_ns + 5_000_000, "{before:?} {worked:?}");
-    // At rest a shell waits in one read: what it used stays the same to within its answer to us.
-    let first = read_until(&mut tree, |_| true);
-    sleep(Duration::from_millis(50));
+    let first = tree.read();
+    let_pass(Duration::from_millis(50), "a clock that goes on at rest would show it");
     let second = tree.read();
-    assert!(second.cpu_ns - first.cpu_ns < 10_000_000, "{first:?} {second:?}");
+    assert_eq!(second.cpu_ns, first.cpu_ns, "it waits in one read");
     assert!(second.rss_bytes > 0 && second.processes == 1);
 }
 
@@ -81,7 +81,7 @@ fn children_join_leave_and_leave_their_time_behind() {
     let mut shell = Shell::start();
     let mut tree = Tree::new(shell.child.id());
     let alone = tree.read();
-    shell.run("sleep 60 & child=$!");
+    shell.run("sleep 1000 & child=$!");
     tree.refresh();
     let with_child = read_until(&mut tree, |reading| reading.rss_bytes > alone.rss_bytes + 500_000);
     assert_eq!(with_child.processes, 2);
@@ -103,18 +103,13 @@ fn children_join_leave_and_leave_their_time_behind() {
 fn a_seen_child_counts_once() {
     let mut shell = Shell::start();
     let mut tree = Tree::new(shell.child.id());
-    shell.run(&format!("( {BURN}; exec sleep 60 ) & child=$!"));
+    let folder = tempfile::tempdir().unwrap();
+    let burnt = folder.path().join("burnt");
+    let touch = format!("touch '{}'", burnt.display());
+    shell.run(&format!("( {BURN}; {BURN}; {BURN}; {touch}; exec sleep 1000 ) & child=$!"));
     tree.refresh();
-    // The child has burnt what it will when its CPU time stands still.
-    let mut burnt = tree.read();
-    loop {
-        sleep(Duration::from_millis(100));
-        let next = tree.read();
-        if next.cpu_ns == burnt.cpu_ns && next.cpu_ns > 5_000_000 {
-            break;
-        }
-        burnt = next;
-    }
+    wait_until("the child has burnt what it will", || burnt.exists());
+    let burnt = tree.read();
     shell.run("kill $child; wait $child");
     let after = read_until(&mut tree, |reading| reading.processes == 1);
     let grown = after.cpu_ns - burnt.cpu_ns;
@@ -125,7 +120,7 @@ fn a_seen_child_counts_once() {
 fn orphans_are_kept_and_the_end_of_the_root_takes_nothing_away() {
     let mut shell = Shell::start();
     let mut tree = Tree::new(shell.child.id());
-    shell.run("sleep 60 &");
+    shell.run("sleep 1000 &");
     tree.refresh();
     let orphan = tree.pids().find(|&pid| pid != tree.root()).unwrap();
     shell.run(BURN);
@@ -168,28 +163,23 @@ fn threads_that_fight_for_a_core_wait() {
         return;
     };
     // More runners than cores: some have to wait.
-    let runners = 2 * std::thread::available_parallelism().map_or(1, usize::from);
-    let start = format!("( {BURN} ) & ").repeat(runners);
-    let fight = std::thread::spawn(move || {
-        shell.run(&format!("{start} wait"));
-        shell
-    });
-    let mut waited = before;
-    while !fight.is_finished() {
-        tree.refresh();
-        waited = tree.read().run_queue_wait_ns.unwrap();
-        sleep(Duration::from_millis(5));
-    }
-    assert!(waited > before + 5_000_000, "{before} {waited}");
-    assert!(tree.read().run_queue_wait_ns.unwrap() >= waited, "it stays when the runners are gone");
-    drop(fight.join().unwrap());
+    let runners = 2 * allowed_cores().unwrap().len();
+    let folder = tempfile::tempdir().unwrap();
+    let over = folder.path().join("over");
+    let fights = format!("until [ -e '{}' ]; do :; done", over.display());
+    shell.run(&format!("( {fights} ) & ").repeat(runners));
+    tree.refresh();
+    let waited = read_until(&mut tree, |reading| reading.run_queue_wait_ns > Some(before + 5_000_000));
+    std::fs::write(over, "").unwrap();
+    shell.run("wait");
+    let after = read_until(&mut tree, |reading| reading.processes == 1);
+    assert!(after.run_queue_wait_ns >= waited.run_queue_wait_ns, "it stays when the runners are gone");
 }
 
 #[test]
 fn a_process_that_does_not_exist_is_an_empty_tree() {
-    let mut child = Command::new("true").spawn().unwrap();
-    child.wait().unwrap();
-    let mut tree = Tree::new(child.id());
+    // The kernel gives this number to no process.
+    let mut tree = Tree::new(5_000_000);
     assert_eq!(
         tree.read(),
         Reading {

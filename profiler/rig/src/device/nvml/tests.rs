@@ -1,8 +1,12 @@
 //! The whole NVML path through the scripted library, loaded as the driver's would be.
 
-use std::{thread::sleep, time::Duration};
+use std::time::Duration;
 
-use schema::rows::{DeviceSample, Tier};
+use front_door::{let_pass, wait_for};
+use schema::{
+    rows::{DeviceSample, Tier},
+    units::Nanos,
+};
 
 use super::{
     super::{DeviceError, LOST},
@@ -31,6 +35,12 @@ fn fast(reader: &mut NvmlReader, times: usize) -> Vec<DeviceSample> {
     (0..times).map(|_| reader.sample(Tier::Fast)).collect()
 }
 
+/// A row of the performance monitors that has values.
+fn after_a_window(reader: &mut NvmlReader) -> DeviceSample {
+    let_pass(gpm::SHORTEST_WINDOW, "a shorter window has no values");
+    reader.sample(Tier::Gpm)
+}
+
 fn capability<'a>(reader: &'a NvmlReader, metric: &str) -> &'a str {
     &reader.facts().capabilities[metric]
 }
@@ -56,9 +66,8 @@ fn a_full_device_answers_everything() {
     assert_eq!((row.util_percent, row.power_mw, row.temperature_c), (Some(97.0), Some(450_000), Some(45)));
     assert_eq!((row.sm_clock_mhz, row.memory_clock_mhz), (Some(1980), Some(3201)));
     assert_eq!((row.memory_used_bytes, row.throttle_ns), (Some(20_000_000_000), Some(0)));
-    assert!(row.pcie_rx_bytes > row.pcie_tx_bytes && row.err.is_none(), "{row:?}");
-    sleep(gpm::SHORTEST_WINDOW);
-    let row = reader.sample(Tier::Gpm);
+    assert!(row.pcie_rx_bytes > Some(0) && row.pcie_tx_bytes > Some(0) && row.err.is_none(), "{row:?}");
+    let row = after_a_window(&mut reader);
     assert_eq!((row.sm_util_percent, row.sm_occupancy_percent), (Some(88.0), Some(41.0)));
     assert_eq!((row.tensor_util_percent, row.dram_util_percent), (Some(33.0), Some(52.0)));
     // Counters come from the counters, not from GPM's rates.
@@ -285,7 +294,7 @@ fn no_more_time_is_throttled_than_passed() {
     );
     let mut reader = reader(&script);
     let first = reader.sample(Tier::Fast);
-    sleep(Duration::from_millis(20));
+    let_pass(Duration::from_millis(20), "both causes run meanwhile");
     let last = reader.sample(Tier::Fast);
     let (passed, throttled) =
         ((last.end_mono_ns - first.mono_ns).0, last.throttle_ns.unwrap() - first.throttle_ns.unwrap());
@@ -320,15 +329,24 @@ fn gpm_values_count_only_with_a_unit_that_is_understood() {
     assert_eq!(capability(&reader, "gpm_pcie_tx"), "ok, in KiB/s");
     let by_header = "ok, in MiB/s by the header, the driver names no unit";
     assert_eq!(capability(&reader, "gpm_nvlink_rx"), by_header);
-    // Too soon after the sample before: a row, but no values.
-    assert_eq!(reader.sample(Tier::Gpm).sm_util_percent, None);
-    sleep(gpm::SHORTEST_WINDOW);
-    let row = reader.sample(Tier::Gpm);
+    let (first, too_soon) = wait_for("two rows come within a window", || {
+        let rows = (after_a_window(&mut reader), reader.sample(Tier::Gpm));
+        let apart = rows.1.end_mono_ns - rows.0.mono_ns;
+        if apart < gpm::SHORTEST_WINDOW.into() { Ok(rows) } else { Err(apart) }
+    });
+    assert_eq!(too_soon.sm_util_percent, None, "too soon after the sample before: a row, but no values");
+    let row = after_a_window(&mut reader);
     assert_eq!((row.sm_util_percent, row.sm_occupancy_percent), (Some(88.0), None));
     assert_eq!((row.dram_util_percent, capability(&reader, "dram_util_percent")), (None, "ok"));
-    // One MiB/s over the two windows so far, each a tenth of a second or more.
-    for bytes in [row.pcie_tx_bytes, row.nvlink_tx_bytes, row.nvlink_rx_bytes] {
-        assert!(bytes.is_some_and(|bytes| bytes >= 200 * 1024), "{row:?}");
+    // One MiB/s over the window, which begins and ends within the readings of these rows.
+    let bytes_in = |time: Nanos| time.as_secs_f64() * f64::from(1 << 20);
+    let bounds =
+        bytes_in(row.mono_ns - first.end_mono_ns) - 1.0..=bytes_in(row.end_mono_ns - first.mono_ns) + 1.0;
+    let of: [fn(&DeviceSample) -> Option<u64>; 3] =
+        [|row| row.pcie_tx_bytes, |row| row.nvlink_tx_bytes, |row| row.nvlink_rx_bytes];
+    for bytes in of {
+        let grown = bytes(&row).unwrap() - bytes(&first).unwrap();
+        assert!(bounds.contains(&(grown as f64)), "{grown}: {bounds:?}: {first:?} {row:?}");
     }
     assert_eq!(row.pcie_rx_bytes, None);
 }

@@ -1,6 +1,8 @@
 //! Who is said to use a device, and what is said of those who are not on its lists.
 
-use std::{thread::sleep, time::Duration};
+use std::time::Duration;
+
+use front_door::let_pass;
 
 use super::{
     super::super::{ProcessLister, ProcessUse, Processes},
@@ -68,13 +70,14 @@ fn utilisation_is_the_mean_over_the_samples_since_the_last_asking() {
         processes = {}
         process_util = { error = 'timeout', error_after_calls = 3, error_calls = 1 }";
     let mut lister = lister(script);
-    sleep(Duration::from_micros(10));
+    let in_between = || let_pass(Duration::from_micros(10), "the driver stamps samples to a microsecond");
+    in_between();
     let first = lister.list().unwrap();
     // Who is not on the list any more holds nothing, and its kernels did run. Places that nobody has
     // written are no samples, and 77 may be another number of 12.
     let expected = [(11, Some(500), Some(50.0)), (12, Some(30), None), (77, Some(0), Some(8.0))];
     assert_eq!(listed(&first), expected);
-    sleep(Duration::from_micros(10));
+    in_between();
     let second = lister.list().unwrap();
     assert_eq!(listed(&second), [(11, Some(500), Some(0.0)), (12, Some(30), Some(20.0))]);
     let third = lister.list().unwrap();
