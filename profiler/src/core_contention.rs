@@ -59,7 +59,8 @@ fn spin_on(core: u16, start: Option<&Barrier>) -> f64 {
         return f64::NAN;
     }
     let (began, mut turns, mut state) = (Instant::now(), 0u64, 1u64);
-    while began.elapsed() < STRETCH {
+    // A thread that the kernel does not run for a whole stretch has turns to divide by, too.
+    while turns == 0 || began.elapsed() < STRETCH {
         for _ in 0..10_000 {
             // A chain of dependent multiplications. The clock is read only once in ten thousand of them.
             state = black_box(state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));

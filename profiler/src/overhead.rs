@@ -100,21 +100,21 @@ fn row(
     ends: &[(Nanos, u64)],
     samples: &[DeviceSample],
 ) -> anyhow::Result<OverheadRow> {
-    let medians: Vec<f64> = stretches
-        .iter()
-        .map(|stretch| {
-            let inside = ends.iter().filter(|(end, dur_ns)| {
-                stretch.window.contains(*end) && stretch.window.contains(end.saturating_sub(Nanos(*dur_ns)))
-            });
-            median(&inside.map(|(_, dur_ns)| *dur_ns).collect::<Vec<u64>>())
-        })
-        .collect::<Option<_>>()
-        .context("a stretch contains no whole step; choose a job with shorter steps")?;
-    let pairs: Vec<(f64, f64)> = medians
-        .chunks_exact(BLOCK.len())
-        .map(|block| abba([block[1], block[0], block[3], block[2]]))
-        .collect();
-    let ratio = ratio_paired(&pairs).context("at least two blocks are needed")?;
+    let median_step = |stretch: &Stretch| {
+        let inside = ends.iter().filter(|(end, dur_ns)| {
+            stretch.window.contains(*end) && stretch.window.contains(end.saturating_sub(Nanos(*dur_ns)))
+        });
+        median(&inside.map(|(_, dur_ns)| *dur_ns).collect::<Vec<u64>>())
+    };
+    // A block in which the job came to no whole step for a stretch tells nothing.
+    let of_block = |block: &[Stretch]| {
+        let medians = block.iter().map(median_step).collect::<Option<Vec<f64>>>()?;
+        Some(abba([medians[1], medians[0], medians[3], medians[2]]))
+    };
+    let pairs: Vec<(f64, f64)> = stretches.chunks_exact(BLOCK.len()).filter_map(of_block).collect();
+    let ratio = ratio_paired(&pairs).context(
+        "at least two blocks are needed that have a whole step in each stretch; choose a job with shorter steps, or more blocks",
+    )?;
     let watched = || stretches.iter().filter(|stretch| stretch.watched);
     let watched_s: f64 = watched().map(|stretch| stretch.window.length().as_secs_f64()).sum();
     let cpu_us: f64 = watched().map(|stretch| stretch.harness_cpu.as_secs_f64() * 1e6).sum();
@@ -126,7 +126,7 @@ fn row(
     Ok(OverheadRow {
         job,
         device,
-        blocks: plan.blocks,
+        blocks: pairs.len() as u32,
         stretch_s: plan.stretch.as_secs_f64(),
         step_ratio: ratio.estimate,
         step_ratio_ci_lo: ratio.lo,
@@ -134,4 +134,41 @@ fn row(
         fast_reads_per_s: (10.0 * fast_reads_per_s).round() / 10.0,
         harness_cpu_us_per_s: (cpu_us / watched_s).round() as u64,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// The row of these blocks of stretches of a second, on a job that takes `watched_ms` a step while it is watched and 10 ms
+    /// otherwise, but for a stretch in which it is stopped.
+    fn measured(blocks: u32, watched_ms: u64, stopped: Option<usize>) -> anyhow::Result<OverheadRow> {
+        let (mut stretches, mut ends) = (Vec::new(), Vec::new());
+        for (number, &watched) in (0..blocks).flat_map(|_| &BLOCK).enumerate() {
+            let start = Nanos((number as u64 + 1) * 1_000 * MS);
+            let window = Window { start, end: start + Nanos(1_000 * MS) };
+            stretches.push(Stretch { watched, window, harness_cpu: Duration::from_millis(2) });
+            let step = Nanos(if watched { watched_ms * MS } else { 10 * MS });
+            let mut at = start + step;
+            while stopped != Some(number) && at <= window.end {
+                ends.push((at, step.0));
+                at += step;
+            }
+        }
+        let plan = Plan { blocks, stretch: Duration::from_secs(1), fast_period: None };
+        row("a".into(), "cpu:0".into(), plan, &stretches, &ends, &[])
+    }
+
+    #[test]
+    fn a_block_without_a_whole_step_in_a_stretch_is_left_out() {
+        for (stopped, blocks) in [(None, 3), (Some(0), 2), (Some(6), 2)] {
+            let row = measured(3, 11, stopped).expect("two blocks are enough");
+            assert_eq!((row.blocks, row.harness_cpu_us_per_s), (blocks, 2_000), "{stopped:?}");
+            assert!((row.step_ratio - 1.1).abs() < 1e-9, "{stopped:?}: {row:?}");
+        }
+        let error = measured(2, 11, Some(5)).expect_err("one is left").to_string();
+        assert!(error.contains("choose a job with shorter steps"), "{error}");
+    }
 }
