@@ -172,7 +172,26 @@ fn on_threads<I: Send, T: Send>(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    };
+
     use super::*;
+
+    /// Counts its units.
+    struct Counting(Arc<AtomicU64>);
+
+    impl Stressor for Counting {
+        fn unit(&mut self) -> std::io::Result<()> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        }
+
+        fn memory_bytes(&self) -> u64 {
+            0
+        }
+    }
 
     fn stressors(resource: Resource, threads: u32, folder: &Path) -> Stressors {
         Stressors::new(&Stress { resource }, 30, &Device::Cpu(vec![0]), threads, folder.into())
@@ -201,6 +220,26 @@ mod tests {
         one.build().expect("it needs nothing");
         let phases = one.step(0).expect("it works");
         assert!(phases.data_ns >= Some(Nanos(7_000_000)) && phases.forward_ns > Some(Nanos(0)), "{phases:?}");
+    }
+
+    /// All units of a stressor are equal work, as the tests of each kind show.
+    #[test]
+    fn every_thread_does_the_part_of_its_units_that_the_dial_says_and_rests_for_the_other() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        for (dial_percent, units, rest_ms) in [(25, 10, 7), (75, 30, 2), (100, 40, 0)] {
+            let done = [0, 1].map(|_| Arc::new(AtomicU64::new(0)));
+            let mut both = stressors(Resource::Compute, 2, folder.path());
+            both.dial_percent = dial_percent;
+            both.stressors =
+                done.iter().map(|done| Box::new(Counting(done.clone())) as Box<dyn Stressor>).collect();
+            both.paces = vec![Pace { units_per_period: 40.0, left: 0.0 }; 2];
+            for steps in 1..=3 {
+                let phases = both.step(steps).expect("it works");
+                assert!(phases.data_ns >= Some(Nanos(rest_ms * 1_000_000)), "{phases:?}");
+                let found = done.each_ref().map(|done| done.load(Ordering::Relaxed));
+                assert_eq!(found, [steps * units; 2], "{dial_percent} %");
+            }
+        }
     }
 
     #[test]
