@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use front_door::LONG;
 use rig::{Joins, LaunchRequest, Member, Patience, Programs, Rig, RigEvent};
 use schema::{
     catalog::{Catalog, Fault, Model, Synthetic, Workload},
@@ -14,15 +15,7 @@ use schema::{
 use tempfile::TempDir;
 
 /// Far longer than anything here takes, even on a busy machine.
-pub(crate) const PATIENT: Patience = Patience {
-    heartbeat: Duration::from_secs(60),
-    startup: Duration::from_secs(60),
-    grace: Duration::from_secs(60),
-    death: Duration::from_secs(60),
-};
-
-/// The longest wait for an event that does not come.
-const AT_MOST: Duration = Duration::from_secs(60);
+pub(crate) const PATIENT: Patience = Patience { heartbeat: LONG, startup: LONG, grace: LONG, death: LONG };
 
 pub(crate) const PLENTY: u64 = 1_000_000;
 
@@ -65,7 +58,7 @@ impl Bench {
     }
 
     pub(crate) fn next(&mut self) -> RigEvent {
-        let deadline = Nanos::monotonic_now() + AT_MOST.into();
+        let deadline = Nanos::monotonic_now() + LONG.into();
         let event = self.rig.next(Some(deadline)).unwrap_or_else(|| panic!("nothing came: {:?}", self.seen));
         self.seen.push(event.clone());
         event
@@ -175,6 +168,16 @@ pub(crate) fn synthetic(model: Synthetic, ranks: usize, steps: Option<u64>) -> P
 pub(crate) fn step_indices(events: &[&Event]) -> Vec<u64> {
     let index = |event: &&Event| if let Event::Step(step) = event { Some(step.index) } else { None };
     events.iter().filter_map(index).collect()
+}
+
+/// Whether this test may use cores 0 to `count` - 1; if not, a recorded skip.
+pub(crate) fn has_cores(count: u16) -> bool {
+    let allowed = rig::device::allowed_cores().expect("the kernel says which cores there are");
+    let has_all = (0..count).all(|core| allowed.contains(&core));
+    if !has_all {
+        schema::skips::skipped("cores", format_args!("it needs cores 0 to {}", count - 1));
+    }
+    has_all
 }
 
 /// A zombie has ended, and waits for its adoptive parent.

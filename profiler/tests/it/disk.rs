@@ -9,17 +9,22 @@ use schema::{
     run_dir::RunDir,
 };
 
-/// Measures on a file system of a megabyte, fills it after the first step, and frees the space if the first argument is `again`.
-/// The results are copied to a place that the test can read.
+/// Measures on a file system of a megabyte, and fills it when steps and readings are on file. If the first argument is `again`, frees
+/// the space when the program has said that there is none. The results are copied to a place that the test can read.
 const SCRIPT: &str = r#"
 mount -t tmpfs -o size=1m tmpfs small || exit 77
 "$0" single synthetic-sleep --device cpu:0 --seconds 3.5 --repeats 2 --out small/r 2> err > out &
-until grep -qs '"step"' small/r/events/*.jsonl; do kill -0 $! || exit 78; sleep 0.05; done
-sleep 1
+profile=$!
+until grep -qs '"step"' small/r/events/*.jsonl && [ $(wc -l < small/r/devices.csv) -gt 1 ]; do
+    kill -0 $profile || exit 78
+    sleep 0.05
+done
 dd if=/dev/zero of=small/fill bs=512 2> filled
-sleep 1.2
-[ "$1" = again ] && rm small/fill
-wait $!
+if [ "$1" = again ]; then
+    until grep -q 'No space left\|disk was full' err || ! kill -0 $profile; do sleep 0.05; done
+    rm small/fill
+fi
+wait $profile
 code=$?
 cp -r small/r r
 exit $code

@@ -69,12 +69,14 @@ fn readings_of_cores_are_those_of_their_only_tier() {
 fn the_doctor_watches_as_often_as_it_is_told() {
     let door = crate::door();
     let arguments =
-        "doctor --overhead --job synthetic-sleep --device cuda:0 --blocks 2 --fast-hz 5 --out r --json";
+        "doctor --overhead --job synthetic-sleep --device cuda:0 --blocks 3 --fast-hz 5 --out r --json";
     let out = doctor(&door, arguments);
     let row: OverheadRow = rows::from_json(&out).expect("a row of the schema");
-    // The device's default is 25 readings per second. A busy machine makes fewer than requested.
+    // The device's default is 25 readings per second. A busy machine makes fewer than requested. A stretch of a second or more has
+    // at most two more: one at its start, and a late one from before.
     assert!(row.fast_reads_per_s > 0.0 && row.fast_reads_per_s <= 7.0, "{row:?}");
-    assert!(row.step_ratio > 0.0 && row.blocks == 2, "{row:?}");
+    // A block in which the job was stopped for a whole stretch is left out.
+    assert!(row.step_ratio > 0.0 && (2..=3).contains(&row.blocks), "{row:?}");
     assert!(door.run("r").end().expect("end.toml reads back").is_some());
     for (wrong, complaint) in [
         ("doctor --fast-hz 5", "--overhead"),

@@ -1,8 +1,8 @@
 //! Signals that come before there is a run.
 
-use std::{fs, path::Path};
+use std::fs;
 
-use front_door::{Background, wait_until};
+use front_door::{Background, executable, wait_until};
 use rustix::process::Signal;
 
 /// A worker that never reports the memory of a workload.
@@ -14,7 +14,7 @@ fn a_signal_during_estimates_ends_in_words_and_leaves_nothing() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 130), (Signal::HUP, 129)] {
         let door = crate::door();
         let mut command = door.command_with_stand_in("single resnet18-mini --device cpu:0 --memory 2GiB");
-        fs::write(door.path("bin/torch-worker"), THINKS_FOR_EVER).expect("it is ours");
+        executable(&door.path("bin/torch-worker"), THINKS_FOR_EVER);
         fs::create_dir(door.path("tmp")).expect("the folder is writable");
         command.env("TMPDIR", door.path("tmp"));
         let mut profile = Background::start(command);
@@ -24,13 +24,13 @@ fn a_signal_during_estimates_ends_in_words_and_leaves_nothing() {
             1,
             "what is estimated lies there"
         );
+        let worker = fs::read_to_string(door.path("asked")).expect("it wrote its number");
+        let is_worker = |process: &String| process.starts_with(&format!("{}: ", worker.trim()));
+        assert!(door.leftovers().iter().any(is_worker), "it would be found if it were left");
         profile.send(signal);
         let (ended_with, said) = profile.wait();
         assert_eq!(ended_with, Some(code), "{said}");
         assert!(said.ends_with("interrupted; no job was started\n"), "{said}");
-        let worker = fs::read_to_string(door.path("asked")).expect("it wrote its number");
-        let worker = Path::new("/proc").join(worker.trim());
-        wait_until("the worker is gone", || !worker.exists());
         door.wait_until_nothing_is_left();
         assert_eq!(fs::read_dir(door.path("tmp")).expect("it is there").count(), 0);
         assert!(!door.path("runs").exists(), "there is no run");

@@ -4,19 +4,16 @@ use std::{
     fs,
     io::{BufRead, BufReader, Write},
     os::{fd::OwnedFd, unix::net::UnixStream},
-    path::PathBuf,
     process::{Child, ChildStdin, Command, Stdio},
-    thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use rig::processes::{ProcessId, descendants};
+use front_door::{let_pass, wait_for, wait_until};
+use procfs::process::{Process, all_processes};
+use rig::processes::descendants;
 use rustix::process::{Pid, Signal};
 use schema::spec::RankEnd;
 use tempfile::TempDir;
-
-/// The time within which all processes must be gone. A longer time means a hang, even on a busy machine.
-const SOON: Duration = Duration::from_secs(30);
 
 /// A shell, its background sleep, a daemon that forked twice into a session of its own, cleared its
 /// environment and ignores SIGTERM, and a child that ignores SIGTERM.
@@ -25,7 +22,7 @@ const FAMILY: &str = "
     setsid --fork env -i /bin/sh -c 'trap \"\" TERM; sleep 1000; true'
     sh -c 'trap \"\" TERM; sleep 1000; true' &
     wait";
-const FAMILY_SIZE: usize = 6;
+const NAMES: [&str; 6] = ["sh", "sh", "sh", "sleep", "sleep", "sleep"];
 
 struct Leash {
     process: Child,
@@ -83,40 +80,49 @@ impl Leash {
         self.process.id() as i32
     }
 
-    /// Waits until this number of processes are below the leash.
-    fn family(&self, size: usize) -> Vec<ProcessId> {
-        let begin = Instant::now();
-        loop {
-            let family = descendants(self.pid());
-            if family.len() == size {
-                return family;
-            }
-            assert!(begin.elapsed() < SOON, "{family:?}");
-            thread::sleep(Duration::from_millis(5));
-        }
+    /// Waits until the processes below the leash are those with these names.
+    fn family(&self, names: &[&str]) -> Vec<Process> {
+        family(self.pid(), names)
     }
 
     fn output(&self) -> String {
         fs::read_to_string(self.dir.path().join("out")).unwrap()
     }
-}
 
-/// The state of a listed process. A zombie is listed too, and counts as left behind.
-fn entry(pid: i32) -> PathBuf {
-    format!("/proc/{pid}").into()
-}
-
-fn assert_gone_soon(family: &[ProcessId]) {
-    let begin = Instant::now();
-    while family.iter().any(|process| entry(process.pid).exists()) {
-        assert!(begin.elapsed() < SOON, "{family:?}");
-        thread::sleep(Duration::from_millis(5));
+    fn wait_for_output(&self) {
+        wait_until("the program prints something", || !self.output().is_empty());
     }
+}
+
+/// Waits until the processes below `root` are those with these names, in alphabetical order: a shell that starts programs is then
+/// done with it. A handle stays with its process, whatever later gets the same number.
+pub(crate) fn family(root: i32, names: &[&str]) -> Vec<Process> {
+    wait_for("the family is complete", || {
+        let below = descendants(root).into_iter().filter_map(|id| Process::new(id.pid).ok());
+        let named = below.filter_map(|process| Some((process.stat().ok()?.comm, process)));
+        let (mut found, family): (Vec<String>, Vec<Process>) = named.unzip();
+        found.sort();
+        if found == names { Ok(family) } else { Err(found) }
+    })
+}
+
+/// Whether a process is listed. A zombie is, too, and counts as left behind.
+pub(crate) fn is_listed(process: &Process) -> bool {
+    process.stat().is_ok()
+}
+
+/// Whether a process has not ended. A zombie has, and waits for its adoptive parent.
+pub(crate) fn is_alive(process: &Process) -> bool {
+    process.stat().is_ok_and(|stat| !matches!(stat.state, 'Z' | 'X'))
+}
+
+fn wait_until_gone(family: &[Process]) {
+    wait_until("all of them are gone", || !family.iter().any(is_listed));
 }
 
 fn context_switches(pid: i32) -> Vec<String> {
     let mut lines = Vec::new();
-    for task in fs::read_dir(entry(pid).join("task")).unwrap() {
+    for task in fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
         let status = fs::read_to_string(task.unwrap().path().join("status")).unwrap();
         lines.extend(status.lines().filter(|line| line.contains("ctxt_switches")).map(String::from));
     }
@@ -127,10 +133,10 @@ fn context_switches(pid: i32) -> Vec<String> {
 fn nothing_is_left_when_the_harness_goes() {
     let mut leash = Leash::shell(FAMILY);
     leash.program();
-    let family = leash.family(FAMILY_SIZE);
+    let family = leash.family(&NAMES);
     let Leash { mut process, socket, reports, .. } = leash;
     drop((socket, reports));
-    assert_gone_soon(&family);
+    wait_until_gone(&family);
     assert!(process.wait().unwrap().success());
 }
 
@@ -138,37 +144,32 @@ fn nothing_is_left_when_the_harness_goes() {
 fn what_a_program_leaves_behind_goes_with_it() {
     let mut leash = Leash::shell("setsid --fork env -i sleep 1000; sleep 1000 & read line; exit 7");
     leash.program();
-    let family = leash.family(3);
+    let family = leash.family(&["sh", "sleep", "sleep"]);
     leash.stdin.as_ref().unwrap().write_all(b"go\n").unwrap();
     assert_eq!(leash.report(), "exited", "something is left to be killed");
     let end = leash.end();
     assert_eq!((end.exit_code, end.signal), (Some(7), None));
-    assert!(family.iter().all(|process| !entry(process.pid).exists()));
+    assert!(!family.iter().any(is_listed));
 }
 
 #[test]
 fn orphans_that_end_are_reaped_while_the_program_runs() {
-    let mut leash = Leash::shell("setsid --fork true; setsid --fork true; sleep 1000");
+    let mut leash = Leash::shell("setsid --fork true; setsid --fork true; echo up; exec sleep 1000");
     leash.program();
-    let begin = Instant::now();
-    let zombies = |leash: &Leash| {
-        let mut stats = procfs::process::all_processes().unwrap().filter_map(|p| p.ok()?.stat().ok());
-        stats.any(|stat| stat.ppid == leash.pid() && stat.state == 'Z')
+    leash.wait_for_output();
+    // Both have been orphans of the leash by now.
+    let children = || {
+        let stats = all_processes().unwrap().filter_map(|process| process.ok()?.stat().ok());
+        stats.filter(|stat| stat.ppid == leash.pid()).count()
     };
-    leash.family(2);
-    while zombies(&leash) {
-        assert!(begin.elapsed() < SOON);
-        thread::sleep(Duration::from_millis(5));
-    }
+    wait_until("the program is the only child, zombies included", || children() == 1);
 }
 
 #[test]
 fn a_program_may_answer_sigterm_in_its_own_way() {
     let mut leash = Leash::shell("trap 'exit 5' TERM; echo up; while :; do sleep 0.05; done");
     leash.program();
-    while leash.output().is_empty() {
-        thread::sleep(Duration::from_millis(5));
-    }
+    leash.wait_for_output();
     leash.socket.write_all(b"t").unwrap();
     assert_eq!(leash.end().exit_code, Some(5));
 }
@@ -177,9 +178,9 @@ fn a_program_may_answer_sigterm_in_its_own_way() {
 fn a_program_that_ignores_sigterm_is_killed_when_asked_for() {
     let mut leash = Leash::shell(FAMILY);
     leash.program();
-    let family = leash.family(FAMILY_SIZE);
+    let family = leash.family(&NAMES);
     leash.socket.write_all(b"k").unwrap();
-    assert_gone_soon(&family);
+    wait_until_gone(&family);
     let end = leash.end();
     assert_eq!((end.exit_code, end.signal), (None, Some(Signal::KILL.as_raw())));
 }
@@ -188,19 +189,10 @@ fn a_program_that_ignores_sigterm_is_killed_when_asked_for() {
 fn the_program_does_not_outlive_a_leash_that_is_killed() {
     let mut leash = Leash::start("cpu", &["sleep", "1000"]);
     leash.program();
-    let family = leash.family(1);
+    let family = leash.family(&["sleep"]);
     leash.process.kill().unwrap();
     leash.process.wait().unwrap();
-    // Its adoptive parent may leave a zombie, which does not run any more.
-    let begin = Instant::now();
-    let runs = |process: &ProcessId| {
-        let stat = procfs::process::Process::new(process.pid).and_then(|process| process.stat());
-        stat.is_ok_and(|stat| !matches!(stat.state, 'Z' | 'X'))
-    };
-    while family.iter().any(runs) {
-        assert!(begin.elapsed() < SOON);
-        thread::sleep(Duration::from_millis(5));
-    }
+    wait_until("it has ended", || !family.iter().any(is_alive));
     assert_eq!(leash.report(), "");
 }
 
@@ -226,10 +218,10 @@ fn stdin_is_between_the_harness_and_the_program() {
     // No other process reads it, so that a program that closes its stdin is detected.
     let mut leash = Leash::shell("exec <&-; echo closed; sleep 1000");
     leash.program();
-    while leash.output().is_empty() {
-        thread::sleep(Duration::from_millis(5));
-    }
-    let error = leash.stdin.take().unwrap().write_all(b"x").unwrap_err();
+    leash.wait_for_output();
+    let mut stdin = leash.stdin.take().unwrap();
+    // A process that another test is just starting has a copy of the pipe until its program runs.
+    let error = wait_for("nobody reads the pipe", || stdin.write_all(b"x").map_or_else(Ok, Err));
     assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
 }
 
@@ -259,24 +251,19 @@ fn an_idle_leash_sleeps() {
     let mut leash = Leash::start("cpu", &["sleep", "1000"]);
     leash.program();
     // Both of its threads come to rest, and are not woken afterwards.
-    let begin = Instant::now();
-    let mut before = context_switches(leash.pid());
-    loop {
-        thread::sleep(Duration::from_millis(300));
-        let now = context_switches(leash.pid());
-        if now.len() == 4 && now == before {
-            break;
-        }
-        assert!(begin.elapsed() < SOON, "{before:?}, then {now:?}");
-        before = now;
-    }
+    wait_for("it sleeps", || {
+        let before = context_switches(leash.pid());
+        let_pass(Duration::from_millis(300), "a leash that wakes up now and then does so in this time");
+        let after = context_switches(leash.pid());
+        if after.len() == 4 && after == before { Ok(()) } else { Err((before, after)) }
+    });
 }
 
 #[test]
 fn a_leash_is_not_hit_by_what_is_meant_for_the_harness() {
     let mut leash = Leash::start("cpu", &["sleep", "1000"]);
     leash.program();
-    let comm = fs::read_to_string(entry(leash.pid()).join("comm")).unwrap();
+    let comm = fs::read_to_string(format!("/proc/{}/comm", leash.pid())).unwrap();
     assert_eq!(comm, "leash\n", "`pkill profile` goes by this name");
     let leader = Pid::from_raw(leash.pid());
     assert_eq!(rustix::process::getsid(leader).ok(), leader, "Ctrl-C goes to the session of a terminal");

@@ -3,24 +3,22 @@
 use std::{
     env,
     io::{BufRead, BufReader},
-    path::Path,
     process::{Command, Stdio},
-    thread,
-    time::{Duration, Instant},
 };
 
 use front_door::wait_until;
-use rig::{
-    Leave,
-    processes::{descendants, strays},
-};
+use procfs::process::Process;
+use rig::{Leave, processes::strays};
 use rustix::process::{Pid, Signal, kill_process};
 use schema::{catalog::Fault, rows::ErrorKind};
 
-use crate::bench::{Bench, PATIENT, PLENTY, runs};
+use crate::{
+    bench::{Bench, PATIENT, PLENTY, runs},
+    leash::{family, is_alive, is_listed},
+};
 
-fn leash_of(pid: i32) -> i32 {
-    procfs::process::Process::new(pid).unwrap().stat().unwrap().ppid
+pub(crate) fn leash_of(pid: i32) -> i32 {
+    Process::new(pid).unwrap().stat().unwrap().ppid
 }
 
 #[test]
@@ -53,22 +51,20 @@ fn dropping_the_rig_ends_everything() {
 
 /// A shell with background sleeps, and a daemon in a session of its own that ignores SIGTERM.
 const FAMILY: &str = "sleep 1000 & sleep 1000 & setsid --fork sh -c 'trap \"\" TERM; sleep 1000; true'; wait";
-const FAMILY_SIZE: usize = 5;
+const NAMES: [&str; 5] = ["sh", "sh", "sleep", "sleep", "sleep"];
 
 #[test]
 fn a_leash_that_is_killed_leaves_nothing_behind() {
     let mut bench = Bench::new();
     let job = bench.add_command(&["sh", "-c", FAMILY], PATIENT);
     let leash = leash_of(bench.until_started(job));
-    wait_until("the family is there", || descendants(leash).len() == FAMILY_SIZE);
-    let family = descendants(leash);
+    let family = family(leash, &NAMES);
     kill_process(Pid::from_raw(leash).unwrap(), Signal::KILL).unwrap();
     let end = bench.until_ended(job);
     assert_eq!(end.err, Some(ErrorKind::Killed));
     assert!(end.err_detail.unwrap().contains("lost its leash"));
     // The harness adopted them, so that not even a zombie is left.
-    let left = |pid: i32| Path::new(&format!("/proc/{pid}")).exists();
-    assert!(!family.iter().any(|process| left(process.pid)), "{family:?}");
+    assert!(!family.iter().any(is_listed), "{family:?}");
     let job = bench.add_command(&["true"], PATIENT);
     assert_eq!(bench.until_ended(job).err, None);
 }
@@ -99,20 +95,17 @@ fn a_harness_that_is_killed_leaves_nothing_behind() {
         .spawn()
         .unwrap();
     let output = BufReader::new(harness.stdout.take().unwrap());
+    // A test that runs alone in its process has its name in front of its first line.
     let leashes: Vec<i32> = output
         .lines()
-        .filter_map(|line| line.unwrap().strip_prefix("leash ").map(|pid| pid.parse().unwrap()))
+        .filter_map(|line| line.unwrap().split_once("leash ").map(|(_, pid)| pid.parse().unwrap()))
         .take(2)
         .collect();
-    wait_until("the family is there", || descendants(leashes[0]).len() == FAMILY_SIZE);
-    let mut family: Vec<i32> = descendants(harness.id() as i32).iter().map(|process| process.pid).collect();
-    assert_eq!(family.len(), 2 + FAMILY_SIZE + 1, "two leashes, the family, the synthetic worker");
-    family.extend(leashes);
+    family(leashes[0], &NAMES);
+    // Two leashes, the family, and the synthetic worker.
+    let all = ["leash", "leash", "profile", "sh", "sh", "sleep", "sleep", "sleep"];
+    let all = family(harness.id() as i32, &all);
     harness.kill().unwrap();
     harness.wait().unwrap();
-    let begin = Instant::now();
-    while family.iter().any(|pid| runs(*pid)) {
-        assert!(begin.elapsed() < Duration::from_secs(30), "{family:?}");
-        thread::sleep(Duration::from_millis(5));
-    }
+    wait_until("all of them have ended", || !all.iter().any(is_alive));
 }

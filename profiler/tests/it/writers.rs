@@ -3,6 +3,7 @@
 use std::{fs, os::unix::fs::symlink, path::Path};
 
 use front_door::{Background, wait_until};
+use rustix::process::Signal;
 
 /// Every file below a folder with its content.
 fn contents(folder: &Path) -> Vec<(String, Vec<u8>)> {
@@ -21,20 +22,30 @@ fn contents(folder: &Path) -> Vec<(String, Vec<u8>)> {
 #[test]
 fn a_run_that_is_being_measured_is_derived_by_nobody_else_and_does_not_notice() {
     let door = crate::door();
-    for command in [
-        "single synthetic-sleep --device cpu:0 --steps 150 --repeats 1 --out r",
-        "calibrate synthetic-sleep --parts restart --repeats 2 --device cpu:0 --run r",
-    ] {
-        let mut live = Background::start(door.command(command));
+    let refused = || {
         wait_until("a launch runs", || door.path("r/events").read_dir().is_ok_and(|dir| dir.count() > 0));
         let said = door.exits(2, "derive r");
         assert!(said.err.contains("another program is writing r; wait until it has ended"), "{}", said.err);
         assert!(!door.path("r/trace.json").exists(), "it wrote nothing");
-        let (code, err) = live.wait();
-        assert_eq!(code, Some(0), "{command}\n{err}");
-        door.exits(0, "derive r");
-        fs::remove_dir_all(door.path("r")).expect("it is ours");
-    }
+    };
+    let mut command = door.command("single --device cpu:0 --repeats 1 --out r --");
+    command.args(["sh", "-c", "until [ -e go ]; do sleep 0.01; done"]);
+    let mut live = Background::start(command);
+    refused();
+    door.write("go", "");
+    let (code, err) = live.wait();
+    assert_eq!(code, Some(0), "{err}");
+    door.exits(0, "derive r");
+    fs::remove_dir_all(door.path("r")).expect("it is ours");
+
+    // It would take hours.
+    let calibrate = "calibrate synthetic-sleep --parts restart --repeats 1000 --device cpu:0 --run r";
+    let mut live = Background::start(door.command(calibrate));
+    refused();
+    live.send(Signal::INT);
+    let (code, err) = live.wait();
+    assert_eq!(code, Some(130), "{err}");
+    door.exits(0, "derive r");
 }
 
 #[test]

@@ -1,13 +1,13 @@
 //! Members that take turns: their order and their durations.
 
-use std::process::Command;
+use std::{collections::VecDeque, process::Command, time::Duration};
 
-use rig::StopRule;
+use colocate::turns::Turns;
+use rig::{StopRule, pace::Pace};
 use schema::{
-    events,
     group::{Turn, Visit},
-    units::Nanos,
-    wire::Event,
+    sharing::Sharing,
+    wire,
 };
 
 use super::{Job, SLEEP, SPIN, Step, Visits};
@@ -29,18 +29,35 @@ fn assert_one_at_a_time(visits: &Visits, visit: &Visit) -> Vec<Vec<Step>> {
     of_seats.collect()
 }
 
-/// Time of the first seat's steps over that of the second's, as the median over the ratios after each turn
-/// in the second half of a visit, because the last turn may be unpredictably long.
-fn ratio_of_times(visit: &Visit, seats: &[Vec<Step>]) -> f64 {
-    let time_until = |steps: &[Step], at: Nanos| -> f64 {
-        steps.iter().filter(|(end, _)| *end <= at).map(|(_, dur)| dur.0 as f64).sum()
-    };
-    let ends: Vec<Nanos> =
-        visit.turns.iter().filter(|turn| turn.seat == 1).map(|turn| turn.end_mono_ns).collect();
-    let after = |at: &Nanos| time_until(&seats[0], *at) / time_until(&seats[1], *at);
-    let mut ratios: Vec<f64> = ends[ends.len() / 2..].iter().map(after).collect();
-    ratios.sort_by(f64::total_cmp);
-    ratios[ratios.len() / 2]
+/// The seats that have turns, and the steps in each of them, if members whose steps take what these took have the turns that
+/// [`Turns`] gives them. `colocate` tests that these are as long as the weights say.
+fn turns_of(visits: &Visits, visit: &Visit) -> Vec<(usize, u64)> {
+    let Sharing::StepGate { quantum, weights } = &visit.sharing else { panic!("{visit:?}") };
+    let mut turns = Turns::new(*quantum, Duration::MAX);
+    let (mut paces, mut to_come) = (Vec::new(), Vec::new());
+    for (seat, launches) in visit.launches.iter().enumerate() {
+        let steps = visits.said_of_steps(&launches[0]);
+        let warm_up = steps.partition_point(|(end, _)| *end < visit.barrier_mono_ns.unwrap());
+        let mut pace = Pace::default();
+        steps[..warm_up].iter().for_each(|(_, step)| pace.count(step));
+        paces.push(pace);
+        to_come.push(steps.into_iter().skip(warm_up).map(|(_, step)| step).collect::<VecDeque<wire::Step>>());
+        turns.join(seat, &[0], weights.of(seat), true);
+    }
+    let mut found = Vec::new();
+    loop {
+        let (seat, steps) = turns.begin(|seat| &paces[seat]).expect("all of them rest");
+        let (mut left, mut taken) = (Some(steps), 0);
+        while let Some(steps) = left {
+            for _ in 0..steps {
+                let Some(step) = to_come[seat].pop_front() else { return found };
+                paces[seat].count(&step);
+                taken += 1;
+            }
+            left = turns.rested(seat, &paces[seat]);
+        }
+        found.push((seat, taken));
+    }
 }
 
 #[test]
@@ -51,19 +68,18 @@ fn members_take_turns_as_long_as_their_weights_say() {
         [("step-gate:8:2/1", [SPIN, SPIN], false), ("step-gate:50ms:2/1", [SPIN, long], true)]
     {
         let mut visits = Visits::new();
-        let visit = visits.visit(mode, &jobs, StopRule::Seconds(if by_time { 3.0 } else { 1.0 }));
+        let visit = visits.visit(mode, &jobs, StopRule::Seconds(1.0));
         visits.assert_all_ended_well(&visit);
         let seats = assert_one_at_a_time(&visits, &visit);
-        if by_time {
-            let ratio = ratio_of_times(&visit, &seats);
-            assert!((ratio - 2.0).abs() <= 0.1, "{ratio}");
-        } else {
-            assert_eq!(seats[0].len(), 2 * seats[1].len());
-        }
+        assert!(by_time || seats[0].len() == 2 * seats[1].len(), "{seats:?}");
+        let had = visit.turns.iter().map(|turn| {
+            let is_within = |(end, _): &&Step| turn.start_mono_ns <= *end && *end <= turn.end_mono_ns;
+            (turn.seat as usize, seats[turn.seat as usize].iter().filter(is_within).count() as u64)
+        });
+        assert_eq!(had.collect::<Vec<_>>(), turns_of(&visits, &visit), "{mode}");
         // A step has its intended CPU time, even if other programs want the core.
         for (launch, job) in visit.launches.iter().flatten().zip(jobs) {
-            let all = events::read(&visits.bench.run.events_path(launch, 0), 0).unwrap();
-            let steps = all.iter().filter(|line| matches!(line.event, Event::Step(_))).count() as f64;
+            let steps = visits.said_of_steps(launch).len() as f64;
             let cpu_ms = visits.end(launch).ranks[0].cpu_ns.unwrap() as f64 / 1e6;
             let of_steps_ms = steps * job.step_ms as f64;
             assert!(
