@@ -270,10 +270,15 @@ fn a_model_that_cannot_be_used_is_refused_by_name() {
     }
 }
 
-/// The model says 50 ms, and steps take 5 ms.
+/// The model says 50 ms, and steps take 5 ms. The last job ends when a file is there, so that the run does not end before.
 #[test]
 fn a_run_goes_on_with_the_model_that_it_was_begun_with() {
-    let door = run::door("name,submit_s,job,steps\na,0,short,600\nb,0.1,short@dp2,200\nc,0.2,short,600\n");
+    let waits = "sh -c 'until test -e go; do sleep 0.02; done'";
+    let jobs = format!(
+        "a,0,short,,600,\nb,0.1,short@dp2,,200,\nc,0.2,short,,600,\nlast,0.2,,{waits},1,1000000000000\n"
+    );
+    let header = "name,submit_s,job,command,steps,step_ns\n";
+    let Some(door) = run::door_to_two(&format!("{header}{jobs}")) else { return };
     model(&door, "model.json", "GPU", &[("short", 0.5)]);
     let begin = "run trace.csv --policy srtf --switch-cost 50ms --model model.json --refit --any-device";
     let mut sched = Background::start(door.command(&format!("{begin} {}", run::ON_TWO)));
@@ -292,13 +297,14 @@ fn a_run_goes_on_with_the_model_that_it_was_begun_with() {
     let kept = door.path("r/inputs/model-0.json");
     let text = fs::read_to_string(&kept).expect("it is a copy");
     fs::write(&kept, text.replacen("\"seed\": 1", "\"seed\": 2", 1)).expect("it is ours");
-    let said = door.exits(2, "run --resume r");
+    let said = door.exits(2, "run --resume r --yes");
     let why = "model-0.json: it is not the model.json that the run was begun with; put it back";
     assert!(said.err.contains(why), "{}", said.err);
     fs::write(&kept, text).expect("it is ours");
 
     model(&door, "model.json", "GPU", &[("short", 0.1)]);
-    door.exits(0, "run --resume r");
+    door.write("go", "");
+    door.exits(0, "run --resume r --yes");
     let said = door.exits(0, "replay r");
     assert!(said.out.contains("every decision as it was recorded"), "{}", said.out);
     let turns = turns(&door, "r");

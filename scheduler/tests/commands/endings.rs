@@ -8,7 +8,7 @@ use schema::{
     rows::{self, Fidelity, Outcome, Status, Totals},
 };
 
-use crate::run::{ON_TWO, door, outcomes, run};
+use crate::run::{ON_TWO, door_to_two, outcomes, run};
 
 /// Starts jobs in order, one at a time, and ends `loser` when it has reported steps, and `never` as it arrives.
 const DROPS: &str = r#"import json, sys
@@ -72,9 +72,8 @@ fn a_simulation_counts_what_the_policy_ended_apart() {
 
 #[test]
 fn a_real_run_in_which_the_policy_ended_jobs_is_whole() {
-    let door = door(
-        "name,submit_s,job,steps,step_ns\nloser,0,short,5000,5000000\nnever,0,short,50,5000000\nwinner,0,short,60,5000000\n",
-    );
+    let jobs = "loser,0,short,5000,5000000\nnever,0,short,50,5000000\nwinner,0,short,60,5000000\n";
+    let Some(door) = door_to_two(&format!("name,submit_s,job,steps,step_ns\n{jobs}")) else { return };
     let said = obey(&door, &format!("run trace.csv --switch-cost 50ms {ON_TWO}"));
     assert!(said.out.contains("1 of 3 jobs done, 2 ended by the policy"), "{}", said.out);
     assert!(
@@ -94,7 +93,8 @@ fn a_real_run_in_which_the_policy_ended_jobs_is_whole() {
 /// The journal ends where `loser` is to leave: the scheduler died before it had left.
 #[test]
 fn a_job_that_was_to_end_when_the_scheduler_died_has_ended() {
-    let door = door("name,submit_s,job,steps\nloser,0,short,5000\nwinner,0,short,60\n");
+    let trace = "name,submit_s,job,steps\nloser,0,short,5000\nwinner,0,short,60\n";
+    let Some(door) = door_to_two(trace) else { return };
     obey(&door, &format!("run trace.csv --checkpoint-every 50ms {ON_TWO}"));
     let path = run(&door).decisions_path();
     let turns = decision::read(&path).unwrap();

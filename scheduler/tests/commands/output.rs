@@ -5,7 +5,7 @@ use std::{fs::File, process::Stdio};
 use front_door::Said;
 use schema::rows::Status;
 
-use crate::run::{ON_TWO, door, outcomes};
+use crate::run::{ON_TWO, door_to_two, outcomes};
 
 const MAKE: &str = "trace make any --jobs 3000 --length exponential:60s --step-time 250ms --every 40s";
 
@@ -20,7 +20,8 @@ fn a_reader_that_is_gone_ends_nothing() {
         drop((child.stdout.take(), child.stderr.take()));
         assert_eq!(child.wait().expect("it is ours").code(), Some(0), "{arguments}");
     }
-    let run = door("name,submit_s,job,steps\na,0,short,30\nb,0,short,30\nc,0,short,30\n");
+    let trace = "name,submit_s,job,steps\na,0,short,30\nb,0,short,30\nc,0,short,30\n";
+    let Some(run) = door_to_two(trace) else { return };
     let mut command = run.command(&format!("run trace.csv --policy fifo {ON_TWO}"));
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("sched starts");
     drop((child.stdout.take(), child.stderr.take()));

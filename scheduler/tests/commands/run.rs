@@ -1,15 +1,23 @@
 //! `sched run` with synthetic workers: its files, and its resumption.
 
+use std::process::Command;
+
 use front_door::{Background, Door, Said, definition, wait_until};
 use rustix::process::Signal;
 use schema::{
-    decision::{self, Action, Happened, JobId, Settled},
+    decision::{self, Action, Happened, JobId, Settled, Turn},
     device::Device,
+    events,
     rows::{self, ErrorKind, MachineSpeed, Outcome, Part, Prediction, Status, Summary},
     run_dir::RunDir,
+    wire::Event,
 };
 
-use crate::sim::measured;
+use crate::{
+    has_cores,
+    held::{Held, starts},
+    sim::measured,
+};
 
 /// Six jobs on two devices, some of which SRTF preempts for others.
 pub(crate) const TRACE: &str = "\
@@ -35,6 +43,11 @@ pub(crate) fn door(trace: &str) -> Door {
     door
 }
 
+/// The same for a run that is started with [`ON_TWO`]. `None`, with a recorded skip, on one core.
+pub(crate) fn door_to_two(trace: &str) -> Option<Door> {
+    has_cores(2).then(|| door(trace))
+}
+
 pub(crate) fn outcomes(door: &Door) -> Vec<Outcome> {
     rows::read(&run(door).outcomes_path()).expect("outcomes.csv reads back")
 }
@@ -45,11 +58,11 @@ pub(crate) fn run(door: &Door) -> RunDir {
 
 #[test]
 fn jobs_of_a_trace_run_and_stand_beside_what_was_predicted() {
-    let door = door(TRACE);
+    let Some(door) = door_to_two(TRACE) else { return };
     let said = door.exits(0, &format!("run trace.csv --policy srtf --switch-cost 50ms {ON_TWO}"));
     assert!(said.out.contains("6 of 6 jobs done; average JCT"), "{}", said.out);
     assert!(
-        said.err.contains("long runs from step 0"),
+        said.err.contains("long runs from step "),
         "plain lines where there is no terminal: {}",
         said.err
     );
@@ -124,18 +137,18 @@ fn reported(event: &Happened, of: JobId) -> Option<u64> {
     }
 }
 
-/// Steps take 5 ms, and the trace says 2.5 ms.
+/// Steps take 5 ms or more, and the trace says 2.5 ms.
 #[test]
 fn a_machine_that_is_slower_than_its_tables_is_told_of_while_the_run_goes_on() {
-    let door = door("name,submit_s,job,steps,step_ns\none,0,short,1400,2500000\ntwo,0,short,1400,2500000\n");
+    let trace = "name,submit_s,job,steps,step_ns\none,0,short,1400,2500000\ntwo,0,short,1400,2500000\n";
+    let Some(door) = door_to_two(trace) else { return };
     let said = door.exits(0, &format!("run trace.csv --policy fifo --switch-cost 50ms --draws 20 {ON_TWO}"));
     let warned: Vec<&str> =
         said.err.lines().filter(|line| line.contains("times as long as the tables say")).collect();
     let [warned] = &warned[..] else { panic!("once: {}", said.err) };
-    assert!(
-        warned.contains("steps of 2 jobs took 2.") && warned.contains("expects 0.87 to 1.14 times"),
-        "{warned}"
-    );
+    assert!(warned.contains("expects 0.87 to 1.14 times"), "{warned}");
+    let (_, told) = warned.split_once(" jobs took ").expect("it says how long");
+    let told: f64 = told.split_once(' ').and_then(|(ratio, _)| ratio.parse().ok()).expect("it is a number");
     assert!(said.err.contains("watch it with: report serve "), "{}", said.err);
     assert!(
         said.err.contains("predicted average JCT") && said.err.contains("(95 % of 20 draws)"),
@@ -143,15 +156,20 @@ fn a_machine_that_is_slower_than_its_tables_is_told_of_while_the_run_goes_on() {
         said.err
     );
     let speed: Vec<MachineSpeed> = rows::read(&run(&door).speed_path()).expect("speed.csv reads back");
-    let [first] = &speed[..] else { panic!("{speed:?}") };
-    assert!(first.jobs == 2 && (first.step_ratio / 2.0 - 1.0).abs() < 0.15, "{first:?}");
+    // A report has whole steps, and those of a moment ago are not known yet.
+    let least = 0.95 * 2.0;
+    assert!(told >= least && !speed.is_empty(), "{warned}");
+    for row in speed {
+        assert!(row.step_ratio >= least && (1..=2).contains(&row.jobs), "{row:?}");
+        assert!(row.step_ratio_min <= row.step_ratio && row.step_ratio <= row.step_ratio_max, "{row:?}");
+    }
 }
 
 #[test]
 fn a_job_that_fails_is_tried_again_and_then_a_row_with_its_last_words() {
-    let door = door(
-        "name,submit_s,job,command,steps\nbad,0,dies,,50\ngood,0,short,,50\nmine,0.2,,sh -c 'exit 0',\n",
-    );
+    let trace =
+        "name,submit_s,job,command,steps\nbad,0,dies,,50\ngood,0,short,,50\nmine,0.2,,sh -c 'exit 0',\n";
+    let Some(door) = door_to_two(trace) else { return };
     door.exits(1, &format!("run trace.csv --policy fifo {ON_TWO}"));
     let [bad, good, mine] = &outcomes(&door)[..] else { panic!("three rows") };
     assert_eq!((good.status, mine.status, bad.status), (Status::Ok, Status::Ok, Status::Failed));
@@ -163,7 +181,7 @@ fn a_job_that_fails_is_tried_again_and_then_a_row_with_its_last_words() {
 /// The grants of jobs do not grow while the policy computes.
 #[test]
 fn a_policy_that_takes_too_long_is_told_of() {
-    let door = door("name,submit_s,job,steps\na,0,short,100\n");
+    let Some(door) = door_to_two("name,submit_s,job,steps\na,0,short,100\n") else { return };
     let starts_all = "import json, sys, time\nfor turn in map(json.loads, sys.stdin):\n    time.sleep(0.4)\n    \
         waiting = [job for job in turn['jobs'] if job['state'] == 'waiting']\n    \
         start = [{'start': {'job': job['job'], 'devices': [0], 'plan': job['plan']}} for job in waiting]\n    \
@@ -210,55 +228,103 @@ fn short_is_measured(door: &Door, name: &str) {
     std::fs::remove_file(run.interference_path()).expect("it was written");
 }
 
-/// An elastic job has both devices until another arrives, shares them with it, and then has both again.
+/// An elastic job has both devices until another arrives, shares them with it, and then has both again. It has more steps than it can take
+/// until then, and the run is interrupted when it goes on.
 #[test]
 fn a_program_reshapes_elastic_jobs_by_what_it_is_told_of_their_plans() {
     let program = include_str!("../../examples/reshape.py");
     assert!(program.lines().count() < 60, "it is meant to be short");
-    let rows = "long,0,short@dp2,1000,true\nother,1,short@dp1,100,false\n";
-    let door = door(&format!("name,submit_s,job,steps,elastic\n{rows}"));
+    let rows = "long,0,short@dp2,1000000,true\nother,1,short@dp1,100,false\n";
+    let Some(door) = door_to_two(&format!("name,submit_s,job,steps,elastic\n{rows}")) else { return };
     door.write("reshape.py", program);
     short_is_measured(&door, "alone");
     let mut command = door.command(&format!("run trace.csv {ON_TWO} --table alone --yes --policy"));
-    let output = command.arg("exec:python3 reshape.py").output().expect("it starts");
-    let said = Said::of(&output);
-    assert!(output.status.success(), "{}", said.err);
-    let turns = decision::read(&run(&door).decisions_path()).expect("decisions.jsonl reads back");
-    let plan = |action: &Action| match action {
-        Action::Start { job: JobId(0), plan, .. } => plan.map(|plan| plan.to_string()),
-        _ => None,
-    };
-    let plans: Vec<String> = turns.iter().flat_map(|turn| &turn.actions).filter_map(plan).collect();
-    assert_eq!(plans, ["dp2", "dp1", "dp2"]);
-    assert!(turns.iter().all(|turn| turn.refused.is_empty()));
+    command.arg("exec:python3 reshape.py");
+    let said = interrupted_when(&door, command, "the job has been reshaped twice", |turns| {
+        goes_on_under(turns, 0, 3)
+    });
+    assert_eq!(plans(&run(&door), 0), ["dp2", "dp1", "dp2"], "{said}");
     let rows = outcomes(&door);
-    assert_eq!(rows.iter().map(|row| (row.steps, row.steps_lost)).collect::<Vec<_>>(), [(1000, 0), (100, 0)]);
+    assert_eq!((rows[1].status, rows[1].steps, rows[1].steps_lost), (Status::Ok, 100, 0));
+    assert_eq!((rows[0].err, rows[0].steps_lost), (Some(ErrorKind::Interrupted), 0));
+    does_each_step_once(&run(&door), &rows[0]);
 }
 
-/// Ends a run by a signal when a job has taken steps, and checks its end.
-fn interrupted(signal: Signal, code: u8) -> Door {
-    let door = door(TRACE);
-    let mut sched = Background::start(door.command(&format!("run trace.csv --policy srtf {ON_TWO}")));
-    wait_until("a job runs", || {
-        decision::read(&door.path("r/decisions.jsonl")).is_ok_and(|turns| {
-            let mut events = turns.iter().flat_map(|turn| &turn.events);
-            events.any(|happened| matches!(happened, Happened::Progress { steps: 1.., .. }))
-        })
+/// Checks that the launches of a job have executed as many steps as it has saved.
+pub(crate) fn does_each_step_once(run: &RunDir, row: &Outcome) {
+    let launches = run.launches().expect("jobs/ is there");
+    let of_job = launches.iter().filter(|launch| run.spec(launch).expect("it reads").cell == row.name);
+    let steps = of_job.map(|launch| {
+        let lines = events::read(&run.events_path(launch, 0), 0).expect("events read");
+        lines.iter().filter(|line| matches!(line.event, Event::Step(_))).count() as u64
     });
-    sched.send(signal);
-    let (ended_with, said) = sched.wait();
+    let saved = run.saved(row.job).expect("it reads").expect("it was saved");
+    assert_eq!(steps.sum::<u64>(), saved.steps, "{row:?}");
+}
+
+/// Interrupts a run when its turns so far are as a test needs them, and returns what it said on stderr. It must not end by itself.
+pub(crate) fn interrupted_when(
+    door: &Door,
+    run: Command,
+    what: &str,
+    are_so: impl Fn(&[Turn]) -> bool,
+) -> String {
+    let journal = door.path("r/decisions.jsonl");
+    let mut run = Background::start(run);
+    wait_until(what, || {
+        assert!(!run.has_ended(), "{:?}", run.wait());
+        decision::read(&journal).is_ok_and(|turns| are_so(&turns))
+    });
+    run.send(Signal::INT);
+    let (code, said) = run.wait();
+    assert_eq!(code, Some(130), "{said}");
+    said
+}
+
+/// Whether a job was started this number of times, and has reported steps since.
+pub(crate) fn goes_on_under(turns: &[Turn], job: u32, starts: usize) -> bool {
+    let is_start = |action: &Action| matches!(action, Action::Start { job: of, .. } if of.0 == job);
+    let mut started = turns.iter().enumerate().filter(|(_, turn)| turn.actions.iter().any(is_start));
+    let Some((last, _)) = started.nth(starts - 1) else { return false };
+    let reports = |happened: &Happened| matches!(happened, Happened::Progress { job: of, .. } if of.0 == job);
+    turns[last + 1..].iter().flat_map(|turn| &turn.events).any(reports)
+}
+
+/// The plans under which a job was started, in order.
+pub(crate) fn plans(run: &RunDir, job: u32) -> Vec<String> {
+    let turns = decision::read(&run.decisions_path()).expect("decisions.jsonl reads back");
+    assert!(turns.iter().all(|turn| turn.refused.is_empty()), "{turns:?}");
+    let plan = |action: &Action| match action {
+        Action::Start { job: of, plan, .. } if of.0 == job => Some(plan.expect("it has a plan").to_string()),
+        _ => None,
+    };
+    turns.iter().flat_map(|turn| &turn.actions).filter_map(plan).collect()
+}
+
+/// Starts [`TRACE`] and holds it when a job has taken steps. Two jobs train, and the others start when one of these has ended.
+fn held(door: &Door) -> Held<'_> {
+    let two = starts(&[(0, "dp1", &[0]), (1, "dp1", &[1])]);
+    let others = starts(&[(2, "dp2", &[0, 1]), (3, "dp1", &[0]), (4, "dp1", &[1]), (5, "ga2", &[0])]);
+    let all = format!("{two}, {others}");
+    Held::start(door, door.command(&format!("run trace.csv {ON_TWO}")), (&two, &all), "true")
+}
+
+/// Ends a run by a signal when a job has taken steps, and checks its end. `None` on one core.
+fn interrupted(signal: Signal, code: u8) -> Option<Door> {
+    let door = door_to_two(TRACE)?;
+    let (ended_with, said) = held(&door).interrupt(signal);
     assert_eq!(ended_with, Some(code.into()), "{said}");
     assert!(said.contains("go on with: sched run --resume r"), "{said}");
     door.wait_until_nothing_is_left();
     let end = run(&door).end().expect("end.toml reads").expect("it was written");
     assert_eq!((end.exit_code, end.missing.len()), (code, 6));
-    door
+    Some(door)
 }
 
 #[test]
 fn a_closed_terminal_saves_all_jobs_too() {
-    let door = interrupted(Signal::HUP, 129);
-    door.exits(0, "run --resume r");
+    let Some(door) = interrupted(Signal::HUP, 129) else { return };
+    door.exits(0, "run --resume r --yes");
     let rows = outcomes(&door);
     assert!(rows.iter().all(|row| row.status == Status::Ok && row.steps_lost == 0), "{rows:?}");
 }
@@ -266,7 +332,7 @@ fn a_closed_terminal_saves_all_jobs_too() {
 /// The scheduler may die after it has started a launch and before the turn is in the journal.
 #[test]
 fn a_launch_that_the_journal_lacks_is_named_and_the_job_goes_on_from_what_it_saved() {
-    let door = interrupted(Signal::INT, 130);
+    let Some(door) = interrupted(Signal::INT, 130) else { return };
     let journal = door.path("r/decisions.jsonl");
     let turns = decision::read(&journal).expect("decisions.jsonl reads back");
     let starts = |action: &Action| matches!(action, Action::Start { job: JobId(0), .. });
@@ -274,7 +340,7 @@ fn a_launch_that_the_journal_lacks_is_named_and_the_job_goes_on_from_what_it_sav
     let text = std::fs::read_to_string(&journal).expect("the run has a journal");
     let before: String = text.split_inclusive('\n').take(first).collect();
     std::fs::write(&journal, before).expect("it is ours");
-    let said = door.exits(0, "run --resume r");
+    let said = door.exits(0, "run --resume r --yes");
     assert!(said.err.contains("-short was started, and the scheduler ended before"), "{}", said.err);
     let rows = outcomes(&door);
     assert!(rows.iter().all(|row| row.status == Status::Ok), "{rows:?}");
@@ -283,18 +349,17 @@ fn a_launch_that_the_journal_lacks_is_named_and_the_job_goes_on_from_what_it_sav
 
 #[test]
 fn a_run_whose_outcomes_cannot_be_written_says_how_it_ended() {
-    let door = door(TRACE);
-    let mut sched = Background::start(door.command(&format!("run trace.csv --policy srtf {ON_TWO}")));
-    wait_until("the run has begun", || door.path("r/decisions.jsonl").exists());
+    let Some(door) = door_to_two(TRACE) else { return };
+    let run_held = held(&door);
     std::fs::create_dir(door.path("r/outcomes.csv")).expect("it is not there yet");
-    let (code, said) = sched.wait();
+    let (code, said) = run_held.go_on();
     assert_eq!(code, Some(5), "{said}");
     assert!(said.contains("outcomes.csv"), "{said}");
     let end = run(&door).end().expect("end.toml reads").expect("it was written");
     assert_eq!(end.exit_code, 5);
 
     std::fs::remove_dir(door.path("r/outcomes.csv")).expect("it is ours");
-    door.exits(0, "run --resume r");
+    door.exits(0, "run --resume r --yes");
     assert!(outcomes(&door).iter().all(|row| row.status == Status::Ok));
 }
 
@@ -344,7 +409,7 @@ fn what_is_wrong_is_said_before_anything_starts() {
              --device cpu:0,cpu:1 --catalog catalog.toml --out runs/alone` first, and add --table runs/alone",
         ),
     ] {
-        let door = door(&format!("{header}\n{row}\n"));
+        let Some(door) = door_to_two(&format!("{header}\n{row}\n")) else { return };
         if row.ends_with("sho") {
             door.write("trace.csv", &format!("{header}\n{row}"));
         }
@@ -356,7 +421,8 @@ fn what_is_wrong_is_said_before_anything_starts() {
 
 #[test]
 fn what_nothing_can_hold_takes_no_turns() {
-    let door = door("name,submit_s,job,command,steps,steps_regex\na,0,short,,5,\nb,0,,sh -c true,,^step\n");
+    let trace = "name,submit_s,job,command,steps,steps_regex\na,0,short,,5,\nb,0,,sh -c true,,^step\n";
+    let Some(door) = door_to_two(trace) else { return };
     let said = door.exits(2, &format!("run trace.csv --policy fifo --sharing step-gate:8 {ON_TWO}"));
     let why = "b shows its steps in its output, and nothing can hold it between two of them, as step-gate:8 does; leave out column \
         'steps_regex' if it trains with PyTorch, or share by time-slice";
@@ -373,7 +439,8 @@ const PACKS: &str = "import json, sys\n\
 #[test]
 fn jobs_share_a_core_in_the_mode_of_the_run() {
     for sharing in ["step-gate:5", "time-slice:20ms"] {
-        let door = door("name,submit_s,job,steps,step_ns\na,0,short,150,5000000\nb,0,short,150,5000000\n");
+        let trace = "name,submit_s,job,steps,step_ns\na,0,short,150,5000000\nb,0,short,150,5000000\n";
+        let Some(door) = door_to_two(trace) else { return };
         door.write("packs.py", PACKS);
         let mut command = door.command(&format!("run trace.csv --sharing {sharing} {ON_TWO} --policy"));
         let output = command.arg("exec:python3 packs.py").output().expect("it starts");
@@ -386,7 +453,8 @@ fn jobs_share_a_core_in_the_mode_of_the_run() {
         assert_eq!(output.status.code(), Some(0), "{sharing}: {}", said.err);
         let rows = outcomes(&door);
         assert!(rows.iter().all(|row| (row.status, row.steps) == (Status::Ok, 150)), "{rows:?}");
-        assert!(rows[0].packed_ns > Some(0), "{rows:?}");
+        // One of them is still there while the other one trains, whichever of them is ready first.
+        assert!(rows.iter().any(|row| row.packed_ns > Some(0)), "{rows:?}");
         let run = run(&door);
         for launch in run.launches().unwrap() {
             assert_eq!(run.spec(&launch).unwrap().sharing.to_string(), sharing);
@@ -396,7 +464,7 @@ fn jobs_share_a_core_in_the_mode_of_the_run() {
 
 #[test]
 fn a_table_that_lacks_a_job_is_told_with_the_command_that_measures_it() {
-    let door = door("name,submit_s,job,steps\na,0,short,5\n");
+    let Some(door) = door_to_two("name,submit_s,job,steps\na,0,short,5\n") else { return };
     measured(&door, "alone");
     let said = door.exits(2, &format!("run trace.csv --policy fifo --switch-cost 1s --table alone {ON_TWO}"));
     let measure = "the time of a step of short under dp1 on 1 device alone is not known; run `profile single short@b8@dp1 --device cpu:0,cpu:1 \
@@ -407,7 +475,7 @@ fn a_table_that_lacks_a_job_is_told_with_the_command_that_measures_it() {
 
 #[test]
 fn a_run_that_nothing_is_predicted_of_says_what_to_measure_for_that() {
-    let door = door("name,submit_s,job,steps\na,0,short,5\n");
+    let Some(door) = door_to_two("name,submit_s,job,steps\na,0,short,5\n") else { return };
     let said = door.exits(0, &format!("run trace.csv --policy fifo {ON_TWO}"));
     let calibrate = "there is no prediction, because the costs of switches are not known; run `profile calibrate short@b8@dp1 \
         --device cpu:0,cpu:1 --catalog catalog.toml --out machine.toml` first";
@@ -416,7 +484,7 @@ fn a_run_that_nothing_is_predicted_of_says_what_to_measure_for_that() {
 
 #[test]
 fn ctrl_c_saves_all_jobs_and_the_run_goes_on_without_a_step_lost() {
-    let door = interrupted(Signal::INT, 130);
+    let Some(door) = interrupted(Signal::INT, 130) else { return };
     let rows = outcomes(&door);
     assert!(rows.iter().all(|row| row.err == Some(ErrorKind::Interrupted)), "{rows:?}");
 
@@ -424,11 +492,11 @@ fn ctrl_c_saves_all_jobs_and_the_run_goes_on_without_a_step_lost() {
     let text = std::fs::read_to_string(&manifest).expect("the run has a manifest");
     let ours = concat!("version = \"", env!("CARGO_PKG_VERSION"), "\"");
     std::fs::write(&manifest, text.replacen(ours, "version = \"0.0.9\"", 1)).expect("it is ours");
-    let said = door.exits(2, "run --resume r");
+    let said = door.exits(2, "run --resume r --yes");
     assert!(said.err.contains("it was begun with Tandem 0.0.9, and here is"), "{}", said.err);
     std::fs::write(&manifest, text).expect("it is ours");
 
-    door.exits(0, "run --resume r");
+    door.exits(0, "run --resume r --yes");
     let rows = outcomes(&door);
     assert!(rows.iter().all(|row| row.status == Status::Ok && row.steps_lost == 0), "{rows:?}");
     assert_eq!(rows.iter().map(|row| row.steps).sum::<u64>(), 1730);
@@ -444,23 +512,45 @@ fn ctrl_c_saves_all_jobs_and_the_run_goes_on_without_a_step_lost() {
             _ => None,
         })
     };
-    assert!(went_on(0) > Some(0), "it went on from where it was saved");
+    // One of the two jobs that had begun has reported steps.
+    assert!([0, 1].map(went_on).into_iter().max() > Some(Some(0)), "it went on from where it was saved");
 }
 
 /// A program whose output shows its steps: it is ended after the requested number, or has ended before.
 #[test]
 fn a_program_does_the_steps_that_were_asked_for_or_says_that_it_did_not() {
-    let shows =
-        |steps, step_s| format!("sh -c 'for i in $(seq {steps}); do echo step $i; sleep {step_s}; done'");
-    let door = door(&format!(
+    // The first line is seen before the others come, because steps are counted from it on.
+    let shows = |steps, then| {
+        let wait = "until test -e go; do sleep 0.02; done";
+        format!(
+            "sh -c 'echo step 1; {wait}; for i in $(seq 2 {steps}); do echo step $i; sleep 0.01; done; {then}'"
+        )
+    };
+    let trace = format!(
         "name,submit_s,job,command,steps,steps_regex\nlong,0,,{},30,^step\nearly,0.1,,{},50,^step\nunseen,0.2,,{},50,\n\
          beside,0.2,short,,60,\n",
-        // A step is long beside the time from its line to the end of the program.
-        shows(1000, 0.1),
-        shows(40, 0.01),
-        shows(40, 0.01),
-    ));
-    door.exits(1, &format!("run trace.csv --policy fifo {ON_TWO}"));
+        // It would stay, and take no further step before it is ended.
+        shows(30, "exec sleep 1000"),
+        shows(40, "true"),
+        shows(40, "true"),
+    );
+    let Some(door) = door_to_two(&trace) else { return };
+    let mut sched = Background::start(door.command(&format!("run trace.csv --policy fifo {ON_TWO}")));
+    let is_seen = |run: &RunDir, launch: &String| {
+        let hello = std::fs::metadata(run.events_path(launch, 0));
+        hello.is_ok_and(|file| file.len() > 0)
+    };
+    wait_until("both have shown a step", || {
+        let run = RunDir::open(&door.path("r"));
+        let seen = run.map(|run| {
+            let launches = run.launches().unwrap_or_default();
+            launches.iter().filter(|launch| is_seen(&run, launch)).count()
+        });
+        seen.is_ok_and(|seen| seen == 2)
+    });
+    door.write("go", "");
+    let (code, said) = sched.wait();
+    assert_eq!(code, Some(1), "{said}");
     let [long, early, unseen, beside] = &outcomes(&door)[..] else { panic!("four rows") };
     assert_eq!((long.status, long.steps), (Status::Ok, 30), "{long:?}");
     assert_eq!((early.status, early.err, early.retries), (Status::Failed, Some(ErrorKind::TooShort), 0));

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, path::PathBuf, time::Duration};
 
-use front_door::definition;
+use front_door::{LONG, definition, wait_until};
 use jobs::plans::Estimates;
 use rig::{Programs, Rig, device::DeviceReader, interrupt::Interrupt, sampler::Sampler};
 use scheduler::{
@@ -18,6 +18,7 @@ use schema::{
     FORMAT,
     catalog::Catalog,
     device::Device,
+    events::EventReader,
     manifest::{Cell, Machine, Manifest, Settings},
     plan::Plan,
     rows::Appender,
@@ -26,11 +27,12 @@ use schema::{
     suspension::Suspension,
     trace::Class,
     units::Nanos,
+    wire::{Event, EventLine},
 };
 use tempfile::TempDir;
 
-/// The longest wait for an event that does not come.
-const AT_MOST: Nanos = Nanos(60 * Nanos::SECOND.0);
+/// The time after which a job that hangs has failed. It is long enough for any other job to say something.
+const HANGS_AFTER: Duration = Duration::from_secs(10);
 
 /// A job: its name in the catalog, or a command, and its steps.
 pub(crate) enum Wanted {
@@ -184,7 +186,7 @@ impl Bench {
 
     pub(crate) fn next(&mut self) -> Happened {
         if self.coming.is_empty() {
-            let deadline = self.testbed.now() + AT_MOST;
+            let deadline = self.testbed.now() + LONG.into();
             self.coming = self.testbed.next(Some(deadline)).unwrap().into();
         }
         let happened = self.coming.pop_front().expect("a turn has an event");
@@ -204,6 +206,14 @@ impl Bench {
         }
     }
 
+    /// Waits until a job trains from this step on. It may have done more by the time at which that is reported, but none that
+    /// its last launch has not said.
+    pub(crate) fn until_trains_from(&mut self, of: u32, from: u64) {
+        let steps = self.until_settled(of, Settled::Running);
+        let said = self.steps_said(&self.launches_of(of).pop().expect("it was launched"), 0);
+        assert!((from..=from + said).contains(&steps), "{steps}, from {from} on, of which {said} were said");
+    }
+
     pub(crate) fn until_finished(&mut self, of: u32) -> u64 {
         loop {
             match self.next() {
@@ -214,11 +224,43 @@ impl Bench {
         }
     }
 
-    /// Waits for a time without an event.
+    /// Lets the launches go on for a time in which there is no event.
     pub(crate) fn wait(&mut self, time: Duration) {
         let until = self.testbed.now() + time.into();
         assert!(self.coming.is_empty(), "{:?}", self.coming);
         assert_eq!(self.testbed.next(Some(until)).unwrap(), [Happened::Deadline]);
+    }
+
+    /// Lets the launches go on, without an event, until a condition holds.
+    pub(crate) fn wait_until(&mut self, what: &str, mut holds: impl FnMut(&Bench) -> bool) {
+        wait_until(what, || {
+            self.wait(Duration::from_millis(20));
+            holds(self)
+        });
+    }
+
+    /// Lets the launches go on, without an event, until the first rank of one has said this number of steps.
+    pub(crate) fn until_said(&mut self, launch: &str, steps: u64) {
+        self.wait_until("the steps are said", |bench| bench.steps_said(launch, 0) >= steps);
+    }
+
+    /// The launches of a job, in order.
+    pub(crate) fn launches_of(&self, job: u32) -> Vec<String> {
+        let mut launches = self.run.launches().unwrap();
+        launches.retain(|launch| self.run.spec(launch).unwrap().cell == format!("j{job}"));
+        launches
+    }
+
+    /// The events of a rank of a launch so far.
+    pub(crate) fn said(&self, launch: &str, rank: u32) -> Vec<EventLine> {
+        let mut lines = Vec::new();
+        EventReader::open(&self.run.events_path(launch, rank), rank).unwrap().poll(&mut lines).unwrap();
+        lines
+    }
+
+    pub(crate) fn steps_said(&self, launch: &str, rank: u32) -> u64 {
+        let is_step = |line: &&EventLine| matches!(line.event, Event::Step(_));
+        self.said(launch, rank).iter().filter(is_step).count() as u64
     }
 }
 
@@ -295,6 +337,8 @@ fn manifest(jobs: &[Wanted]) -> Manifest {
             unsupported: None,
         }
     };
+    let hangs = jobs.iter().any(|wanted| matches!(wanted, Wanted::Training("hangs", _)));
+    let heartbeat = if hangs { HANGS_AFTER } else { LONG };
     Manifest {
         format: FORMAT,
         started_utc: "2026-11-22T00:00:00Z".into(),
@@ -302,7 +346,11 @@ fn manifest(jobs: &[Wanted]) -> Manifest {
         version: "0".into(),
         git_revision: None,
         seed: 1,
-        settings: Settings { heartbeat_s: Some(2.0), memory_bytes: Some(100_000_000), ..Settings::default() },
+        settings: Settings {
+            heartbeat_s: Some(heartbeat.as_secs_f64()),
+            memory_bytes: Some(100_000_000),
+            ..Settings::default()
+        },
         machine: Machine::default(),
         devices: Vec::new(),
         cells: jobs.iter().enumerate().map(cell).collect(),

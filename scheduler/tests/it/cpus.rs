@@ -30,6 +30,7 @@ use schema::{
 use crate::{
     actions::{Scripted, arrived, settled},
     bench::{Bench, Wanted},
+    exec::keeps,
     packing::Packs,
     scripts::{FromView, MS},
     support::{Own, SECOND, asked, built},
@@ -226,8 +227,8 @@ fn a_program_is_shown_the_cpus_that_jobs_leave() {
     let copy = folder.path().join("shown.jsonl");
     let action = r#"{"start": {"job": 0, "devices": [1], "cpus": 3}}"#.replace('"', "\\\"");
     let command = format!(
-        "exec:sh -c 'n=0; tee {} | while read line; do echo \"{{\\\"turn\\\": $n, \\\"actions\\\": [{action}]}}\"; n=$((n + 1)); done'",
-        copy.display()
+        "exec:sh -c 'n=0; {} | while read line; do echo \"{{\\\"turn\\\": $n, \\\"actions\\\": [{action}]}}\"; n=$((n + 1)); done'",
+        keeps(&copy)
     );
     let topology = topology(&[(1, 2, Some(8)), (1, 2, None)]);
     let jobs = [asked(0, 0, 1, 5, SECOND)];

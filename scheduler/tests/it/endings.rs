@@ -188,12 +188,12 @@ fn a_simulated_job_that_is_ended_leaves_at_a_boundary_and_its_devices_go_on() {
 fn a_real_job_that_is_ended_leaves_and_its_checkpoint_goes_when_that_is_written_down() {
     let mut bench = Bench::new(&[Wanted::Training("short", 5_000), Wanted::Training("short", 5_000)], None);
     let files = |bench: &Bench| std::fs::read_dir(bench.run.checkpoints_path()).unwrap().count();
-    for job in [0, 1] {
+    let saved = [0, 1].map(|job| {
         bench.start(job, &[0], "dp1");
         bench.until_settled(job, Settled::Running);
         bench.stop(job, true);
-        bench.until_settled(job, Settled::Stopped);
-    }
+        bench.until_settled(job, Settled::Stopped)
+    });
     assert_eq!(files(&bench), 4, "the checkpoint of each, and that it is the last one");
     // A job that waits has nothing to leave.
     bench.apply(end(0)).unwrap();
@@ -201,14 +201,18 @@ fn a_real_job_that_is_ended_leaves_and_its_checkpoint_goes_when_that_is_written_
     bench.testbed.all_is_written();
     assert_eq!(files(&bench), 2);
     bench.start(1, &[0], "dp1");
-    let steps = bench.until_settled(1, Settled::Running);
+    bench.until_trains_from(1, saved[1]);
     bench.pause(1);
     bench.apply(end(1)).unwrap();
-    let Happened::Progress { job: JobId(1), steps: done, .. } = bench.next() else {
-        panic!("{:?}", bench.told)
-    };
-    assert!(done > steps, "{done}");
-    assert_eq!(bench.until_settled(1, Settled::Stopped), steps);
+    assert_eq!(bench.until_settled(1, Settled::Stopped), saved[1]);
+    // It did what it was granted, which was told when it began to train or before it had left.
+    let told = bench.told.iter().filter_map(|happened| match *happened {
+        Happened::Progress { job: JobId(1), steps, .. }
+        | Happened::Settled { job: JobId(1), now: Settled::Running, steps } => Some(steps),
+        _ => None,
+    });
+    let done = saved[1] + bench.steps_said(&bench.launches_of(1)[1], 0);
+    assert!(done > saved[1] && told.max() == Some(done), "{done} {:?}", bench.told);
     assert_eq!(files(&bench), 2);
     bench.testbed.all_is_written();
     assert_eq!(files(&bench), 0);

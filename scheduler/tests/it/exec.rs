@@ -93,10 +93,17 @@ fn the_shortest_job_first_of_the_documentation_decides_as_ours_does() {
     }
 }
 
+/// The part of a pipeline of the shell that keeps what a program is shown. A line is in the file before it is passed on, so that all
+/// lines are there that were answered; `tee` would write them in the other order.
+pub(crate) fn keeps(copy: &Path) -> String {
+    let keep = format!(r#"printf "%s\n" "$line" >> {}"#, copy.display());
+    format!(r#"while IFS= read -r line; do {keep}; printf "%s\n" "$line"; done"#)
+}
+
 /// The input of a program in a run, as recorded by the program.
 fn shown(folder: &Path, program: &Path, topology: &Topology) -> (Vec<Shown>, Vec<Turn>) {
     let copy = folder.join("shown.jsonl");
-    let command = format!("exec:sh -c 'tee {} | python3 {}'", copy.display(), program.display());
+    let command = format!("exec:sh -c '{} | python3 {}'", keeps(&copy), program.display());
     let turns = turns(&command, topology, 3);
     (read_shown(&copy), turns)
 }
@@ -177,7 +184,7 @@ fn run_program(
     let copy = folder.path().join("shown.jsonl");
     let answer = format!(r#"{{"turn": $n, "actions": [{}]}}"#, actions.join(", ")).replace('"', "\\\"");
     let program = format!("while read line; do echo \"{answer}\"; n=$((n + 1)); done");
-    let command = format!("exec:sh -c 'n=0; tee {} | {program}'", copy.display());
+    let command = format!("exec:sh -c 'n=0; {} | {program}'", keeps(&copy));
     let (turns, outcomes) = run_on(&command, engine, topology, jobs);
     (turns, outcomes, read_shown(&copy))
 }

@@ -7,12 +7,14 @@ use scheduler::{
     cluster::{Action, DeviceId, Happened, JobId, Settled},
     engine::{self, Engine},
     job::{JobRequest, Payload},
+    policy::{Decision, Policy},
     testbed::{
         ResumePoint, Testbed,
         checkpoints::Checkpoints,
         recovery::{Recovered, WasPlaced},
     },
     topology::Topology,
+    view::{Change, View},
 };
 use schema::{
     decision::Turn,
@@ -30,15 +32,16 @@ use crate::{
     support::{asked, built},
 };
 
-/// The events of a rank of a launch.
-fn said(bench: &Bench, launch: &str, rank: u32) -> Vec<EventLine> {
-    let mut lines = Vec::new();
-    EventReader::open(&bench.run.events_path(launch, rank), rank).unwrap().poll(&mut lines).unwrap();
-    lines
-}
-
-fn steps_said(bench: &Bench, launch: &str, rank: u32) -> u64 {
-    said(bench, launch, rank).iter().filter(|line| matches!(line.event, Event::Step(_))).count() as u64
+/// Lets a launch go on until it has done steps since its last checkpoint, at a time at which the next one is not due: none is
+/// being written. It stays so until the bench lets it go on.
+fn until_between_checkpoints(bench: &mut Bench, launch: &str, every: Duration) {
+    bench.wait_until("it is between two checkpoints", |bench| {
+        let lines = bench.said(launch, 0);
+        let is_checkpoint = |line: &EventLine| matches!(line.event, Event::Checkpointed { .. });
+        let Some(last) = lines.iter().rposition(is_checkpoint) else { return false };
+        let has_gone_on = lines[last..].iter().any(|line| matches!(line.event, Event::Step(_)));
+        has_gone_on && Nanos::monotonic_now() < lines[last].mono_ns + every.into()
+    });
 }
 
 fn when(lines: &[EventLine], what: impl Fn(&Event) -> bool) -> Nanos {
@@ -49,16 +52,16 @@ fn when(lines: &[EventLine], what: impl Fn(&Event) -> bool) -> Nanos {
 fn a_job_trains_is_paused_and_goes_on() {
     let mut bench = Bench::new(&[Wanted::Training("short", 900)], None);
     bench.start(0, &[0], "dp1");
-    assert_eq!(bench.until_settled(0, Settled::Running), 0);
+    bench.until_trains_from(0, 0);
     bench.pause(0);
     let paused = bench.until_settled(0, Settled::Paused);
     assert!((1..900).contains(&paused), "it was granted some, and stopped there: {paused}");
     bench.wait(Duration::from_millis(300));
-    assert_eq!(steps_said(&bench, "0001-short", 0), paused, "it does nothing meanwhile");
+    assert_eq!(bench.steps_said("0001-short", 0), paused, "it does nothing meanwhile");
     bench.resume(0);
-    assert_eq!(bench.until_settled(0, Settled::Running), paused);
+    bench.until_trains_from(0, paused);
     assert_eq!(bench.until_finished(0), 900);
-    assert_eq!(steps_said(&bench, "0001-short", 0), 900);
+    assert_eq!(bench.steps_said("0001-short", 0), 900);
     assert!(bench.apply(Action::Pause { job: JobId(0) }).unwrap_err().contains("no devices"));
 }
 
@@ -72,8 +75,8 @@ fn who_is_started_where_another_leaves_begins_when_that_one_has_left() {
     bench.until_settled(0, Settled::Paused);
     assert_eq!(bench.until_finished(1), 20);
     let paused = (0..2)
-        .map(|rank| when(&said(&bench, "0001-short", rank), |event| matches!(event, Event::Paused { .. })));
-    let begun = when(&said(&bench, "0002-short", 0), |event| matches!(event, Event::Hello(_)));
+        .map(|rank| when(&bench.said("0001-short", rank), |event| matches!(event, Event::Paused { .. })));
+    let begun = when(&bench.said("0002-short", 0), |event| matches!(event, Event::Hello(_)));
     assert!(paused.max() < Some(begun), "both ranks had left");
 
     // A job that no longer wants the devices it waits for ends at once, and was never launched.
@@ -99,7 +102,7 @@ fn a_job_that_is_stopped_goes_on_under_another_plan_on_other_devices() {
     let stopped = bench.until_settled(0, Settled::Stopped);
     assert!((1..1_500).contains(&stopped), "{stopped}");
     bench.start(0, &[1, 0], "dp2");
-    assert_eq!(bench.until_settled(0, Settled::Running), stopped);
+    bench.until_trains_from(0, stopped);
     bench.pause(0);
     let paused = bench.until_settled(0, Settled::Paused);
     bench.stop(0, true);
@@ -107,7 +110,7 @@ fn a_job_that_is_stopped_goes_on_under_another_plan_on_other_devices() {
     bench.start(0, &[0], "ga2");
     assert_eq!(bench.until_finished(0), 1_500);
     let of_launches = [("0001-short", 0), ("0002-short", 0), ("0003-short", 0)];
-    let done: u64 = of_launches.iter().map(|(launch, rank)| steps_said(&bench, launch, *rank)).sum();
+    let done: u64 = of_launches.iter().map(|(launch, rank)| bench.steps_said(launch, *rank)).sum();
     assert_eq!(done, 1_500, "no step is done twice");
     assert_eq!(bench.run.spec("0002-short").unwrap().job, "short@b8@dp2");
     let left = |bench: &Bench| std::fs::read_dir(bench.run.checkpoints_path()).unwrap().count();
@@ -123,27 +126,23 @@ fn a_job_that_is_stopped_goes_on_under_another_plan_on_other_devices() {
 
 #[test]
 fn a_job_that_is_killed_goes_on_from_its_last_checkpoint() {
-    // Long enough that no checkpoint is being written when the job is ended.
     let every = Duration::from_secs(1);
     let mut bench = Bench::new(&[Wanted::Training("short", 3_000)], Some(every));
     bench.start(0, &[0], "dp1");
     bench.until_settled(0, Settled::Running);
     let saved_at = |bench: &Bench| Checkpoints::open(&bench.run, 1).unwrap().steps(JobId(0));
-    while bench.run.saved(JobId(0)).unwrap().is_none() {
-        bench.wait(Duration::from_millis(50));
-    }
-    bench.wait(Duration::from_millis(300));
-    let Event::Hello(hello) = &said(&bench, "0001-short", 0)[0].event else { panic!() };
+    until_between_checkpoints(&mut bench, "0001-short", every);
+    let Event::Hello(hello) = &bench.said("0001-short", 0)[0].event else { panic!() };
     kill_process(Pid::from_raw(hello.pid as i32).unwrap(), Signal::KILL).unwrap();
     let Happened::Progress { steps: done, .. } = bench.next() else { panic!("{:?}", bench.told) };
     let Happened::Failed { steps, kind, detail, .. } = bench.next() else { panic!("{:?}", bench.told) };
     assert_eq!((steps, kind), (saved_at(&bench), ErrorKind::Killed), "{detail}");
     assert!(0 < steps && steps < done, "{steps} of {done} are kept");
-    assert_eq!(steps_said(&bench, "0001-short", 0), done);
+    assert_eq!(bench.steps_said("0001-short", 0), done);
     bench.start(0, &[0], "dp1");
-    assert_eq!(bench.until_settled(0, Settled::Running), steps);
+    bench.until_trains_from(0, steps);
     assert_eq!(bench.until_finished(0), 3_000);
-    assert_eq!(steps_said(&bench, "0002-short", 0), 3_000 - steps);
+    assert_eq!(bench.steps_said("0002-short", 0), 3_000 - steps);
 }
 
 #[test]
@@ -189,15 +188,28 @@ fn jobs_that_need_more_memory_than_a_device_has_are_not_started_there() {
     bench.until_settled(1, Settled::Running);
 }
 
+/// The policy, which also ends the first job when the other one did not fit beside it.
+struct MakesRoom(Box<dyn Policy>);
+
+impl Policy for MakesRoom {
+    fn decide(&mut self, view: &View<'_>) -> Decision {
+        let mut decision = self.0.decide(view);
+        if view.changes.iter().any(|change| matches!(change, Change::DoNotFit(..))) {
+            decision.actions.push(Action::End { job: JobId(0) });
+        }
+        decision
+    }
+}
+
 #[test]
 fn a_job_that_ran_out_of_memory_beside_another_runs_after_it() {
     let of = |workload: &str| Payload::Training { workload: workload.into(), global_batch: Some(8) };
     let plan = Some("dp1".parse().unwrap());
     let jobs = [
-        JobRequest { what: of("steady"), plan, ..asked(0, 0, 1, 150, 20 * MS) },
-        JobRequest { what: of("too-large"), plan, ..asked(1, 500 * MS, 1, 50, 2 * MS) },
+        JobRequest { what: of("steady"), plan, ..asked(0, 0, 1, 100_000, 20 * MS) },
+        JobRequest { what: of("too-large"), plan, ..asked(1, 0, 1, 50, 2 * MS) },
     ];
-    let wanted = [Wanted::Training("steady", 150), Wanted::Training("too-large", 50)];
+    let wanted = [Wanted::Training("steady", 100_000), Wanted::Training("too-large", 50)];
     let Stage { launcher, folder: _folder, .. } =
         Stage::new(&wanted, None, vec![Device::AllCores], Vec::new(), "time-slice");
     let mut testbed = Testbed::new(launcher, &jobs, None, ResumePoint::default());
@@ -205,15 +217,21 @@ fn a_job_that_ran_out_of_memory_beside_another_runs_after_it() {
     let model = Packs { slowdown: Some(1.2), interval: 0.01 };
     let mut engine = Engine::new(&topology, &jobs, &model, engine::Settings::default());
     let mut turns = Vec::new();
-    let outcomes = engine::run(&mut engine, &mut testbed, &mut *built("packing-fifo"), &mut turns).unwrap();
+    let mut policy = MakesRoom(built("packing-fifo"));
+    let outcomes = engine::run(&mut engine, &mut testbed, &mut policy, &mut turns).unwrap();
     let starts_it = |turn: &&Turn| {
         turn.actions.iter().any(|it| matches!(it, Action::Start { job, .. } if *job == JobId(1)))
     };
-    let started_at: Vec<&[Happened]> = turns.iter().filter(starts_it).map(|turn| &*turn.events).collect();
-    // It was packed when it arrived, and is too large even alone.
-    let expected = [Happened::Arrived { job: JobId(1) }, Happened::Finished { job: JobId(0), steps: 150 }];
-    assert_eq!(started_at, expected.each_ref().map(std::slice::from_ref));
-    assert_eq!((outcomes[0].status, outcomes[0].starts), (Status::Ok, 1));
+    let state_of_first = |turn: &Turn| {
+        turn.events.iter().find_map(|happened| match happened {
+            Happened::Settled { job: JobId(0), now, .. } => Some(*now),
+            _ => None,
+        })
+    };
+    let started_at: Vec<Option<Settled>> = turns.iter().filter(starts_it).map(state_of_first).collect();
+    // It is packed as soon as there is a job that runs, and is too large even alone.
+    assert_eq!(started_at, [Some(Settled::Running), Some(Settled::Stopped)], "{turns:?}");
+    assert_eq!((outcomes[0].status, outcomes[0].starts), (Status::EndedByPolicy, 1));
     assert_eq!((outcomes[1].err, outcomes[1].retries), (Some(ErrorKind::OutOfMemory), 0));
 }
 
@@ -225,7 +243,8 @@ fn a_checkpoint_that_is_refused_is_tried_again_when_the_next_is_due() {
     std::fs::remove_dir(bench.run.checkpoints_path()).unwrap();
     bench.start(0, &[0], "dp1");
     assert_eq!(bench.until_finished(0), 1_500);
-    let refused: Vec<Nanos> = said(&bench, "0001-short", 0)
+    let refused: Vec<Nanos> = bench
+        .said("0001-short", 0)
         .iter()
         .filter(|line| matches!(line.event, Event::Refused { .. }))
         .map(|line| line.mono_ns)
@@ -287,10 +306,7 @@ fn what_a_dead_scheduler_has_left_is_known_to_the_step() {
     assert_eq!(bench.until_finished(1), 40);
     bench.start(3, &[1], "");
     assert_eq!(bench.until_finished(3), 0);
-    while bench.run.saved(JobId(0)).unwrap().is_none() {
-        bench.wait(Duration::from_millis(50));
-    }
-    bench.wait(Duration::from_millis(300));
+    until_between_checkpoints(&mut bench, "0001-short", every);
     let (run, manifest) = (bench.run.clone(), bench.manifest.clone());
     // Like a kill: no process of a launch outlives the harness.
     let Bench { testbed, _folder, .. } = bench;
