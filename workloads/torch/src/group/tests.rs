@@ -5,9 +5,10 @@ use std::{
     fs,
     path::{Path, PathBuf},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
+use front_door::{LONG, let_pass};
 use procfs::process::{FDTarget, Process};
 use schema::{spec::Collectives, units::Nanos};
 use tch::{Device, Kind, kind::FLOAT_CPU};
@@ -19,9 +20,6 @@ use super::{
 };
 use crate::nn::channels_last;
 
-/// The longest wait for a rank that does not come.
-const TIMEOUT: Duration = Duration::from_secs(60);
-
 fn meet(rendezvous: &Path, rank: u32, size: u32, timeout: Duration) -> Result<Group, TchError> {
     let meeting = Meeting::open(rendezvous, rank, size, Collectives::Gloo, Device::Cpu, timeout)?;
     meeting.form("all", rank, size)
@@ -32,8 +30,7 @@ fn with_ranks<T: Send>(size: u32, of_rank: impl Fn(Group, PathBuf) -> T + Sync) 
     let folder = tempfile::tempdir().unwrap();
     let (file, of_rank) = (&folder.path().join("rendezvous"), &of_rank);
     thread::scope(|scope| {
-        let rank =
-            |rank| scope.spawn(move || of_rank(meet(file, rank, size, TIMEOUT).unwrap(), file.clone()));
+        let rank = |rank| scope.spawn(move || of_rank(meet(file, rank, size, LONG).unwrap(), file.clone()));
         let ranks: Vec<_> = (0..size).map(rank).collect();
         ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
     })
@@ -208,18 +205,20 @@ struct Slow(Duration);
 
 impl Transfer for Slow {
     fn wait(self: Box<Self>) -> SumMade {
-        thread::sleep(self.0);
+        let_pass(self.0, "a transfer takes time");
         Ok(None)
     }
 }
 
 #[test]
 fn waits_are_added_up_until_they_are_taken() {
+    let begin = Nanos::monotonic_now();
     let group = Observed::group(|_: &Tensor| Ok(Slow(Duration::from_millis(2))));
     for _ in 0..3 {
         done(group.all_reduce(&counting(0, 1, Kind::Float), Reduction::Sum));
     }
-    assert!(group.take_waited() >= Nanos(6_000_000));
+    let waited = group.take_waited();
+    assert!(Nanos(6_000_000) <= waited && waited <= Nanos::monotonic_now() - begin, "{waited}");
     assert_eq!(group.take_waited(), Nanos::ZERO);
 }
 
@@ -260,21 +259,21 @@ fn all_ranks_start_from_what_the_first_one_holds_whatever_its_layout() {
 #[test]
 fn ranks_whose_peer_has_gone_do_not_wait_for_it() {
     for size in [2, 3, 4] {
-        let waited = with_ranks(size, |group, _| {
+        let errors = with_ranks(size, |group, _| {
             let tensor = counting(0, 1000, Kind::Float);
             done(group.all_reduce(&tensor, Reduction::Sum));
-            let begin = Nanos::monotonic_now();
             if group.rank() == size - 1 {
                 return None;
             }
             let sum = group.all_reduce(&tensor, Reduction::Sum);
-            let error = sum.and_then(Work::wait).unwrap_err();
-            Some((error.to_string(), Nanos::monotonic_now() - begin))
+            Some(sum.and_then(Work::wait).unwrap_err().to_string())
         });
-        assert_eq!(waited.iter().flatten().count() as u32, size - 1);
-        for (error, waited) in waited.into_iter().flatten() {
-            assert!(waited < Nanos(5 * Nanos::SECOND.0), "{waited}: {error}");
+        assert_eq!(errors.iter().flatten().count() as u32, size - 1);
+        for error in errors.into_iter().flatten() {
             assert!(error.contains("127.0.0.1"), "it names the connection: {error}");
+            let is_timeout =
+                ["timed out", "timeout"].iter().any(|words| error.to_lowercase().contains(words));
+            assert!(!is_timeout, "{error}");
         }
     }
 }
@@ -282,7 +281,9 @@ fn ranks_whose_peer_has_gone_do_not_wait_for_it() {
 #[test]
 fn a_rank_that_does_not_come_is_waited_for_until_the_timeout() {
     let folder = tempfile::tempdir().unwrap();
-    let met = meet(&folder.path().join("rendezvous"), 0, 2, Duration::from_millis(100));
+    let (begin, timeout) = (Instant::now(), Duration::from_millis(100));
+    let met = meet(&folder.path().join("rendezvous"), 0, 2, timeout);
+    assert!(begin.elapsed() >= timeout);
     let error = met.err().expect("the other rank does not come").to_string();
     assert!(error.to_lowercase().contains("timeout"), "{error}");
 }
@@ -294,7 +295,7 @@ fn a_file_that_was_met_in_before_is_refused() {
         // The last rank to leave removes the file, but the file of killed ranks stays.
         let left = file.with_extension(group.rank().to_string());
         fs::copy(&file, &left).unwrap();
-        let refusal = meet(&left, group.rank(), 2, TIMEOUT).err().map(|error| error.to_string());
+        let refusal = meet(&left, group.rank(), 2, LONG).err().map(|error| error.to_string());
         group.barrier().unwrap();
         refusal.expect("the file is not new")
     });

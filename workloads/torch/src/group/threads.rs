@@ -6,9 +6,9 @@ use std::{
         Arc, Condvar, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Duration,
 };
 
+use front_door::LONG;
 use schema::units::Nanos;
 use tch::{TchError, Tensor, no_grad};
 
@@ -146,13 +146,12 @@ impl Ranks for Thread {
 impl Meeting {
     /// Waits until `take` finds what it waits for.
     fn wait<T>(&self, mut take: impl FnMut(&mut State) -> Option<T>) -> Result<T, TchError> {
-        const PATIENCE: Duration = Duration::from_secs(60);
         let mut state = self.state.lock().unwrap();
         loop {
             if let Some(found) = take(&mut state) {
                 return Ok(found);
             }
-            let (again, waited) = self.changed.wait_timeout(state, PATIENCE).unwrap();
+            let (again, waited) = self.changed.wait_timeout(state, LONG).unwrap();
             if waited.timed_out() {
                 return Err(TchError::Torch("a rank did not come".into()));
             }

@@ -58,10 +58,12 @@ mod tests {
     fn products_depend_on_distances_alone() {
         let (tokens, head) = (12, 8);
         let rotary = Rotary::new(&mut Parameters::new(Device::Cpu).root(), tokens, head).unwrap();
-        tch::manual_seed(1);
-        let vector =
-            || Tensor::randn([1, 1, 1, head], tch::kind::FLOAT_CPU).expand([1, 1, tokens, head], false);
-        let (query, key) = (rotary.turn(&vector()).unwrap(), rotary.turn(&vector()).unwrap());
+        // No random numbers: tests run side by side in one process and would draw from the same generator.
+        let vector = |rate: f64| {
+            let numbers = (Tensor::arange(head, tch::kind::FLOAT_CPU) * rate).sin();
+            numbers.view([1, 1, 1, head]).expand([1, 1, tokens, head], false)
+        };
+        let (query, key) = (rotary.turn(&vector(0.7)).unwrap(), rotary.turn(&vector(1.3)).unwrap());
         let at = |i: i64, j: i64| (query.select(2, i) * key.select(2, j)).sum(Kind::Float).double_value(&[]);
         for distance in 0..tokens {
             for i in distance..tokens {

@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, thread};
 
+use front_door::wait_until;
 use schema::{
     events,
     mesh::Mesh,
@@ -122,9 +123,9 @@ fn a_job_is_held_when_the_device_has_done_all_that_was_granted() {
     grant.extend_to(2);
     let events = files.events();
     let harness = thread::spawn(move || {
-        while !std::fs::read_to_string(&events).is_ok_and(|said| said.contains("held")) {
-            thread::sleep(Duration::from_millis(1));
-        }
+        wait_until("the job says that it is held", || {
+            std::fs::read_to_string(&events).is_ok_and(|said| said.contains("held"))
+        });
         grant.extend_to(3);
     });
     let (outcome, said) = files.train(&slow_device(), 1, Some(3));

@@ -6,9 +6,9 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
     thread,
-    time::Duration,
 };
 
+use front_door::LONG;
 use schema::{
     catalog::Optimizer,
     mesh::Mesh,
@@ -274,8 +274,7 @@ fn ranks_that_meet_through_gloo_compute_it_too() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("rendezvous");
         let meet = &|rank| {
-            let (gloo, patience) = (Collectives::Gloo, Duration::from_secs(60));
-            let meeting = Meeting::open(&file, rank, ranks, gloo, Device::Cpu, patience).unwrap();
+            let meeting = Meeting::open(&file, rank, ranks, Collectives::Gloo, Device::Cpu, LONG).unwrap();
             World::meet(&meeting, data_parallel(ranks), rank, true).unwrap()
         };
         let worlds = thread::scope(|scope| {

@@ -1,10 +1,8 @@
 //! Copies and marks in the stream of a device.
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use std::time::Instant;
 
+use front_door::{wait_for, wait_until};
 use tch::{Cuda, Device, Kind, Tensor};
 use torch_worker::shim::{
     event::CudaEvent,
@@ -39,19 +37,27 @@ fn a_mark_is_come_by_after_the_work_before_it_and_not_earlier() {
     let _ = matrix.matmul(&matrix);
     Cuda::synchronize(0);
     let (mut from, mut to) = (CudaEvent::new().unwrap(), CudaEvent::new().unwrap());
-    let began = Instant::now();
     // Twice, as marks are used again.
     for _ in 0..2 {
-        from.record(0).unwrap();
-        for _ in 0..50 {
-            let _ = matrix.matmul(&matrix);
-        }
-        to.record(0).unwrap();
-        assert!(!to.is_done().unwrap(), "the host runs ahead of the device");
-        assert!(to.milliseconds_since(&from).unwrap_err().to_string().contains("must be completed before"));
-        while !to.is_done().unwrap() {
-            thread::sleep(Duration::from_millis(1));
-        }
+        let mut products = 50;
+        let (began, error) = wait_for("the host is ahead of the device", || {
+            let began = Instant::now();
+            from.record(0).unwrap();
+            for _ in 0..products {
+                let _ = matrix.matmul(&matrix);
+            }
+            to.record(0).unwrap();
+            // A host that loses its core for as long as this takes finds the device idle.
+            products *= 2;
+            let is_done = to.is_done().unwrap();
+            match to.milliseconds_since(&from) {
+                Ok(milliseconds) => Err(milliseconds),
+                Err(error) if is_done => panic!("the mark was come by, and {error}"),
+                Err(error) => Ok((began, error.to_string())),
+            }
+        });
+        assert!(error.contains("must be completed before"), "{error}");
+        wait_until("the device comes by the mark", || to.is_done().unwrap());
         let milliseconds = to.milliseconds_since(&from).unwrap();
         let host = began.elapsed().as_secs_f64() * 1e3;
         assert!(1.0 < milliseconds && milliseconds < host, "{milliseconds} ms, on the host {host} ms");

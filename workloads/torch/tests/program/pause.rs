@@ -1,5 +1,8 @@
 //! Pausing and going on, through the program itself.
 
+use std::time::Duration;
+
+use front_door::let_pass;
 use schema::wire::{Command, Event};
 
 use crate::support::{
@@ -23,7 +26,10 @@ fn a_paused_job_goes_on_to_the_bit_and_trains_nothing_meanwhile() {
         assert!(matches!(again, Event::Paused { dur_ns, bytes_freed: 0 } if dur_ns.0 == 0), "{again:?}");
         worker.grant.extend_to(6);
         worker.checkpoint(&place);
-        std::thread::sleep(std::time::Duration::from_millis(200));
+        let_pass(
+            Duration::from_millis(200),
+            "a job that is paused must not train, though it is granted steps",
+        );
         let resumed = worker.ask(&Command::Resume {});
         assert!(matches!(resumed, Event::Resumed { .. }), "{resumed:?}");
         let (said, status) = worker.finish();

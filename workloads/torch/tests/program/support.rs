@@ -5,9 +5,9 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, ExitStatus, Stdio},
     rc::Rc,
-    time::{Duration, Instant},
 };
 
+use front_door::wait_for;
 use schema::{
     catalog::{Catalog, Optimizer, Workload},
     device::Device,
@@ -18,9 +18,6 @@ use schema::{
     wire::{self, Event, EventLine, FailureKind, Step},
 };
 use tempfile::TempDir;
-
-/// Generous: a debug build on a busy machine, loading libtorch from a cold disk.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A launch of `workload` with its default optimizer on one CPU thread.
 pub(crate) fn launch(workload: &str, global_batch: u32, plan: &str, steps: Option<u64>) -> LaunchSpec {
@@ -94,7 +91,7 @@ impl Files {
     }
 }
 
-/// A running rank.
+/// A running rank, which ends with this value.
 pub(crate) struct Worker {
     /// That of the whole launch.
     pub(crate) grant: Grant,
@@ -156,13 +153,22 @@ impl Worker {
     }
 
     fn read_until(&mut self, is_enough: impl Fn(&[EventLine]) -> bool) {
-        let deadline = Instant::now() + PATIENCE;
         while !is_enough(&self.said) {
-            assert!(Instant::now() < deadline, "waited in vain; it said {:#?}", self.said);
-            assert!(self.child.try_wait().unwrap().is_none(), "it left; it said {:#?}", self.said);
-            std::thread::sleep(Duration::from_millis(5));
-            self.reader.poll(&mut self.said).unwrap();
+            let end = self.wait_for_news();
+            assert!(end.is_none() || is_enough(&self.said), "it left; it said {:#?}", self.said);
         }
+    }
+
+    /// Waits until the worker says something more, or until everything that it said before its end is read.
+    fn wait_for_news(&mut self) -> Option<ExitStatus> {
+        let Self { child, reader, said, .. } = self;
+        wait_for("the worker says something or ends", || {
+            // Before reading: a worker that has ended says nothing after that.
+            let end = child.try_wait().unwrap();
+            let before = said.len();
+            reader.poll(said).unwrap();
+            if end.is_some() || said.len() > before { Ok(end) } else { Err(said.last().cloned()) }
+        })
     }
 
     pub(crate) fn command(&mut self, command: &wire::Command) {
@@ -209,21 +215,20 @@ impl Worker {
 
     /// Waits for the end of the process; everything it said, and how it ended.
     pub(crate) fn finish(mut self) -> (Vec<EventLine>, ExitStatus) {
-        let deadline = Instant::now() + PATIENCE;
         let status = loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
+            if let Some(status) = self.wait_for_news() {
                 break status;
             }
-            if Instant::now() > deadline {
-                self.child.kill().unwrap();
-                self.reader.poll(&mut self.said).unwrap();
-                panic!("it does not end; it said {:#?}", self.said);
-            }
-            std::thread::sleep(Duration::from_millis(5));
         };
-        self.reader.poll(&mut self.said).unwrap();
         self.reader.finish().unwrap();
-        (self.said, status)
+        (std::mem::take(&mut self.said), status)
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
