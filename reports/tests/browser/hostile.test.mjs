@@ -2,13 +2,13 @@
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { cpSync, readFileSync, readdirSync } from 'node:fs';
+import { readFileSync, readdirSync } from 'node:fs';
 import { get } from 'node:http';
 import { connect } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { address, browser, changed, folder, open, program, record, report } from './pages.mjs';
+import { address, browser, changed, open, program, record, replace, report, waitFor } from './pages.mjs';
 
 after(() => browser.close());
 
@@ -63,17 +63,25 @@ test('a text that a spreadsheet would take for a formula begins with an apostrop
   assert.ok(csv.includes(`'${name}`) && !csv.split(/[,\n]/).some((cell) => cell.startsWith('=')));
 });
 
-test('a page that is served shows what has changed, and says when the server has ended', async () => {
-  const run = join(folder, 'live');
-  cpSync(record('20261121-epyc'), run, { recursive: true });
-  const rows = readFileSync(join(run, 'summary.csv'), 'utf8').trimEnd().split('\n');
-  const few = changed('live', '20261121-epyc', { 'summary.csv': () => `${rows.slice(0, 4).join('\n')}\n` });
-  const server = spawn(program, ['serve', few], { stdio: ['ignore', 'pipe', 'inherit'] });
-  const url = await new Promise((done) => server.stdout.once('data', (line) => done(String(line).trim())));
+/** A run that has three rows, and 23 after `complete`, on a server that ends with the test. */
+const served = async (t, name) => {
+  const all = readFileSync(join(record('20261121-epyc'), 'summary.csv'), 'utf8');
+  const run = changed(name, '20261121-epyc', { 'summary.csv': () => `${all.split('\n').slice(0, 4).join('\n')}\n` });
+  const server = spawn(program, ['serve', run], { stdio: ['ignore', 'pipe', 'inherit'] });
+  t.after(() => server.kill('SIGKILL'));
+  const url = await new Promise((done, fail) => {
+    server.stdout.once('data', (line) => done(String(line).trim()));
+    server.once('exit', (code) => fail(new Error(`the server ended with ${code}`)));
+  });
+  return { server, url, complete: () => replace(join(run, 'summary.csv'), all) };
+};
+const countOf = (page) => () => page.$$eval('[id=summary] tbody tr', (all) => all.length);
+
+test('a page that is served shows what has changed, and says when the server has ended', async (t) => {
+  const { server, url, complete } = await served(t, 'live');
   assert.match(url, /^http:\/\/127\.0\.0\.1:\d+\/$/);
   const { page, wrong, asked, close } = await open(url);
-  const count = () => page.$$eval('[id=summary] tbody tr', (all) => all.length);
-  assert.equal(await count(), 3);
+  assert.equal(await countOf(page)(), 3);
   // What a reader has done to the page stays as it is.
   await page.setViewportSize({ width: 1280, height: 300 });
   await page.locator('[id=summary] th button').first().click();
@@ -81,8 +89,8 @@ test('a page that is served shows what has changed, and says when the server has
   await page.fill('[id=summary] [data-filter]', 'mini');
   await page.click('[id=step-median] .numbers > summary');
   await page.evaluate(() => scrollTo({ top: 500, behavior: 'instant' }));
-  changed('live', '20261121-epyc', { 'summary.csv': () => `${rows.join('\n')}\n` });
-  await page.waitForFunction(() => document.querySelectorAll('[id=summary] tbody tr').length === 23, null, { timeout: 30_000 });
+  complete();
+  await waitFor('the page has all rows', countOf(page), (rows) => rows === 23);
   assert.equal(await page.evaluate(() => scrollY), 500);
   assert.ok(await page.$eval('[id=step-median] .numbers', (details) => details.open));
   const names = await page.$$eval('[id=summary] tbody tr:not([hidden])', (all) => all.map((row) => row.cells[0].textContent));
@@ -99,6 +107,23 @@ test('a page that is served shows what has changed, and says when the server has
   }
   server.kill('SIGINT');
   await new Promise((done) => server.once('exit', done));
-  await page.waitForFunction(() => document.getElementById('live').textContent.includes('has ended'), null, { timeout: 15_000 });
+  await waitFor('the page says that the server has ended', () => page.textContent('#live'), (said) => said.includes('has ended'));
+  await close();
+});
+
+test('a page shows what has changed before it asked for the first time', async (t) => {
+  const { url, complete } = await served(t, 'early');
+  const state = async () => (await fetch(`${url}state`)).text();
+  const before = await state();
+  const { page, close } = await open('about:blank');
+  let answer;
+  const changes = new Promise((done) => { answer = done; });
+  await page.route('**/state', async (route) => { await changes; await route.continue(); });
+  await page.goto(url);
+  assert.equal(await countOf(page)(), 3);
+  complete();
+  await waitFor('the server has read the change', state, (now) => now !== before);
+  answer();
+  await waitFor('the page has all rows', countOf(page), (rows) => rows === 23);
   await close();
 });

@@ -1,7 +1,8 @@
 // What the tests share: pages that `report` makes of committed records, and a browser that notes whatever a page should not do.
 
+import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
@@ -13,6 +14,18 @@ export const record = (name) => join(root, 'reports/record', name);
 /** The program under test. */
 export const program = process.env.TANDEM_REPORT ?? join(root, 'target/debug/report');
 
+/** A time that only a hanging program takes, on a machine whose cores are all busy. A server rests for 30 times as long as making a page took. */
+const LONG_MS = 600_000;
+
+/** Looks until `isIt` accepts what `look` returns. Nothing else in a test waits for a time in which something should have happened. */
+export const waitFor = async (what, look, isIt) => {
+  const end = performance.now() + LONG_MS;
+  for (let seen = await look(); !isIt(seen); seen = await look()) {
+    assert.ok(performance.now() < end, `waited in vain until ${what}; last seen: ${JSON.stringify(seen)}`);
+    await new Promise((done) => setTimeout(done, 20));
+  }
+};
+
 /** Runs of each kind, by the name of their page. */
 export const RUNS = {
   single: ['20261121-epyc'],
@@ -23,7 +36,7 @@ export const RUNS = {
 };
 
 /** A folder that is removed at the end of the tests. */
-export const folder = mkdtempSync(join(tmpdir(), 'report-'));
+const folder = mkdtempSync(join(tmpdir(), 'report-'));
 process.on('exit', () => rmSync(folder, { recursive: true, force: true }));
 
 /** Makes the report of runs, once for each name, and returns its folder. */
@@ -47,11 +60,18 @@ export const changed = (name, from, change) => {
   return copy;
 };
 
+/** Replaces a file at once, as a run does: a reader sees the old one or the new one. */
+export const replace = (file, text) => {
+  writeFileSync(`${file}.new`, text);
+  renameSync(`${file}.new`, file);
+};
+
 const ARGUMENTS = ['--no-sandbox', '--disable-gpu', '--no-first-run', '--disable-background-networking',
   '--disable-component-update', '--disable-sync', '--disable-quic'];
 export const browser = await chromium.launch({
   executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
   args: ARGUMENTS,
+  timeout: LONG_MS,
 });
 
 /** Opens a page. `wrong` collects messages of the console, errors of scripts and failed requests; `asked` has all requests. */
@@ -59,6 +79,7 @@ export const open = async (address, { width = 1280, theme = 'light', ...options 
   const context = await browser.newContext({
     viewport: { width, height: 900 }, colorScheme: theme, hasTouch: width < 600, ...options,
   });
+  context.setDefaultTimeout(LONG_MS);
   const page = await context.newPage();
   const wrong = [];
   const asked = [];

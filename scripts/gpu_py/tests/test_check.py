@@ -3,11 +3,13 @@
 import contextlib
 import io
 import runpy
+import subprocess
 import sys
 import tempfile
 import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parent.parent)]
@@ -17,6 +19,7 @@ import probes  # noqa: E402
 import record  # noqa: E402
 import workplace  # noqa: E402
 from mps import lives  # noqa: E402
+from waiting import LONG_S, wait_for  # noqa: E402
 from workplace import Failed, Outcome, Skipped, Workplace  # noqa: E402
 
 check = runpy.run_path(str(HERE.parent / "check"))
@@ -57,22 +60,35 @@ class CheckTest(unittest.TestCase):
         self.assertEqual([outcome.note for outcome in outcomes], ["KeyError: 'gone'", "cpu:0 has none", "fine"])
 
     def test_what_a_part_leaves_over_is_the_next_ones(self):
-        seen = []
-        self.run_parts(*[lambda place: seen.append(place.left_s())] * 2)
-        self.assertAlmostEqual(seen[0], 100, delta=5)
-        self.assertAlmostEqual(seen[1], 200, delta=5)
+        # A part takes no time.
+        with mock.patch.object(time, "monotonic", lambda: 1000.0):
+            seen = []
+            self.run_parts(*[lambda place: seen.append(place.left_s())] * 2)
+        self.assertEqual(seen, [100, 200])
 
     def test_a_command_is_ended_with_all_it_started_and_its_output_is_kept(self):
-        self.place.begin("part", time.monotonic() + 3.5)
-        ran = self.place.run(["sh", "-c", "echo before; sleep 97 & echo $!; sleep 98"])
+        out = self.place.work / "01-part.out"
+
+        class UntilItHasSaidAll(subprocess.Popen):
+            """A command whose time is up when it has said two words."""
+
+            def wait(self, timeout=None):
+                if timeout is None:
+                    return super().wait()
+                wait_for("the command has said two words", lambda: out.read_text().split(), lambda words: len(words) == 2)
+                raise subprocess.TimeoutExpired(self.args, timeout)
+
+        self.place.begin("part", time.monotonic() + LONG_S)
+        with mock.patch.object(subprocess, "Popen", UntilItHasSaidAll):
+            ran = self.place.run(["sh", "-c", "echo before; sleep infinity & echo $!; sleep infinity"])
         self.assertTrue(ran.torn)
         word, pid = ran.stdout.split()
         self.assertEqual(word, "before")
         self.assertFalse(lives(int(pid)))
 
     def test_a_command_that_ends_leaves_nothing_behind(self):
-        self.place.begin("part", time.monotonic() + 60)
-        ran = self.place.run(["sh", "-c", "sleep 99 & echo $!"])
+        self.place.begin("part", time.monotonic() + LONG_S)
+        ran = self.place.run(["sh", "-c", "sleep infinity & echo $!"])
         self.assertEqual((ran.code, ran.torn), (0, False))
         self.assertFalse(lives(int(ran.stdout)))
 

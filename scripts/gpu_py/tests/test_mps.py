@@ -1,6 +1,7 @@
 """The life of an MPS daemon and its failures, with a stand-in for NVIDIA's program."""
 
 import os
+import subprocess
 import sys
 import unittest
 from pathlib import Path
@@ -11,9 +12,10 @@ sys.path[:0] = [str(HERE.parent), str(HERE.parent.parent)]
 import mps  # noqa: E402
 import probe_mps  # noqa: E402
 from probes import NotPossible  # noqa: E402
+from waiting import LONG_S  # noqa: E402
 
-PATIENT_S, SHORT_S = 20.0, 1.0
-"""Long enough for a daemon on a busy machine, and short enough for tests with a mute one."""
+SHORT_S = 0.1
+"""The wait for answers that never come."""
 
 
 class WithStandIn(unittest.TestCase):
@@ -22,6 +24,7 @@ class WithStandIn(unittest.TestCase):
         for patch in (
             mock.patch.dict(os.environ, {"PATH": path, "MPS_STUB": ""}),
             mock.patch.object(mps, "FOREIGN", HERE / "no-daemon-listens-here"),
+            mock.patch.object(mps.Daemon.__init__, "__defaults__", (LONG_S,)),
         ):
             patch.start()
             self.addCleanup(patch.stop)
@@ -31,13 +34,31 @@ class DaemonTest(WithStandIn):
     def behave(self, how: str) -> None:
         os.environ["MPS_STUB"] = how
 
+    def patch(self, name: str, stand_in) -> None:
+        patch = mock.patch.object(mps, name, stand_in)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def answers_never_come(self) -> None:
+        """Waits are short for answers, and not for the start of the daemon."""
+
+        def run(command: list, timeout: float, **options) -> subprocess.CompletedProcess:
+            return subprocess.run(command, timeout=timeout if "-d" in command else SHORT_S, **options)
+
+        self.patch("subprocess", mock.Mock(run=run, TimeoutExpired=subprocess.TimeoutExpired, DEVNULL=subprocess.DEVNULL))
+
+    def quits_at_a_signal_alone(self) -> None:
+        """The first wait for the end of the daemon is short, as nothing has ended it, and the next one is not."""
+        limits_s, ended = [0.0], mps.ended
+        self.patch("ended", lambda pid, limit_s: ended(pid, limits_s.pop() if limits_s else limit_s))
+
     def assert_nothing_is_left(self, daemon: mps.Daemon, pid: int | None) -> None:
         self.assertFalse(daemon.folder.exists())
         if pid:
             self.assertFalse(mps.lives(pid))
 
     def test_a_daemon_starts_answers_and_leaves_nothing(self):
-        with mps.Daemon("0", PATIENT_S) as daemon:
+        with mps.Daemon("0") as daemon:
             pid = mps.pid_in(daemon.folder / "pipe")
             self.assertTrue(mps.lives(pid))
             self.assertEqual(daemon.servers(), [])
@@ -49,34 +70,37 @@ class DaemonTest(WithStandIn):
 
     def test_a_daemon_that_does_not_answer_is_ended_by_its_id(self):
         self.behave("mute")
-        daemon = mps.Daemon("0", SHORT_S)
+        self.answers_never_come()
+        self.quits_at_a_signal_alone()
+        daemon = mps.Daemon("0")
         with mock.patch.object(mps, "lives", wraps=mps.lives) as lives, self.assertRaisesRegex(NotPossible, "did not answer"):
             daemon.__enter__()
-        self.assertIn("the daemon had to be ended by SIGTERM", daemon.residue)
+        self.assertEqual(daemon.residue[1:], ["the daemon had to be ended by SIGTERM"])
         self.assert_nothing_is_left(daemon, lives.call_args.args[0])
 
     def test_a_daemon_that_does_not_quit_is_said_to_be_left(self):
         self.behave("stays")
-        with mps.Daemon("0", SHORT_S) as daemon:
+        self.quits_at_a_signal_alone()
+        with mps.Daemon("0") as daemon:
             pid = mps.pid_in(daemon.folder / "pipe")
         self.assertEqual(daemon.residue, ["the daemon had to be ended by SIGTERM"])
         self.assert_nothing_is_left(daemon, pid)
 
     def test_a_daemon_that_does_not_start_says_why(self):
         self.behave("refuses")
-        daemon = mps.Daemon("0", PATIENT_S)
+        daemon = mps.Daemon("0")
         with self.assertRaisesRegex(NotPossible, "ended with 1: An instance of this daemon is already running"):
             daemon.__enter__()
         self.assert_nothing_is_left(daemon, None)
 
     def test_a_daemon_of_others_is_left_alone(self):
-        with mps.Daemon("0", PATIENT_S) as theirs, mock.patch.object(mps, "FOREIGN", theirs.folder / "pipe"):
+        with mps.Daemon("0") as theirs, mock.patch.object(mps, "FOREIGN", theirs.folder / "pipe"):
             with self.assertRaisesRegex(NotPossible, "it is left alone"):
-                mps.Daemon("0", PATIENT_S).__enter__()
+                mps.Daemon("0").__enter__()
             self.assertTrue(mps.pid_in(theirs.folder / "pipe"))
 
     def test_an_exception_in_between_ends_the_daemon_all_the_same(self):
-        with self.assertRaises(SystemExit), mps.Daemon("0", PATIENT_S) as daemon:
+        with self.assertRaises(SystemExit), mps.Daemon("0") as daemon:
             pid = mps.pid_in(daemon.folder / "pipe")
             sys.exit(143)
         self.assert_nothing_is_left(daemon, pid)

@@ -2,18 +2,21 @@
 
 import contextlib
 import io
+import subprocess
 import sys
 import tempfile
 import time
 import tomllib
 import unittest
 from pathlib import Path
+from unittest import mock
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parent.parent)]
 import packing  # noqa: E402
 import page  # noqa: E402
 import parts  # noqa: E402
+from waiting import LONG_S  # noqa: E402
 from workplace import Failed, Workplace, read_csv  # noqa: E402
 
 LIGHT_HEAVY, BOUND = packing.ON_GPU
@@ -112,10 +115,18 @@ PROFILE = """#!/bin/sh
 # Stands in for bin/profile: copies the tables of a run from a given folder.
 while [ "$1" != --out ]; do shift; done
 mkdir -p "$2" && cp -- "$(dirname -- "$0")"/tables/* "$2/"
-sleep "$(cat -- "$(dirname -- "$0")/takes_s")"
 echo 'error: it said why' >&2
 exit "$(cat -- "$(dirname -- "$0")/code")"
 """
+
+
+class OutOfTime(subprocess.Popen):
+    """A program whose time is up at once."""
+
+    def wait(self, timeout=None):
+        if timeout is None:
+            return super().wait()
+        raise subprocess.TimeoutExpired(self.args, timeout)
 
 
 class PartTest(unittest.TestCase):
@@ -138,8 +149,7 @@ class PartTest(unittest.TestCase):
     def leave(self, name: str, head: str, *rows: str) -> None:
         (self.tables / name).write_text("\n".join([head, *rows]) + "\n")
 
-    def measure(self, code: int, left_s: float = 60, takes_s: int = 0) -> str | None:
-        (self.place.bundle / "bin" / "takes_s").write_text(str(takes_s))
+    def measure(self, code: int, left_s: float = LONG_S) -> str | None:
         (self.place.bundle / "bin" / "code").write_text(str(code))
         self.place.begin("colocate", time.monotonic() + left_s)
         return parts.colocate(self.place)
@@ -176,8 +186,9 @@ class PartTest(unittest.TestCase):
     def test_what_is_missing_fails_the_part_with_its_reason(self):
         with self.assertRaisesRegex(Failed, "0 of 1 pair: exit code 3: error: it said why"):
             self.measure(3)
-        with self.assertRaisesRegex(Failed, "heavy has 0 of 1 pair: its time was up before the block was complete"):
-            self.measure(0, left_s=8, takes_s=30)
+        up = "heavy has 0 of 1 pair: its time was up before the block was complete"
+        with self.assertRaisesRegex(Failed, up), mock.patch.object(subprocess, "Popen", OutOfTime):
+            self.measure(0)
         with self.assertRaisesRegex(Failed, "0 of 1 pair: the time of this part was used up"):
             self.measure(0, left_s=2)
         self.leave_tables("failed", "contaminated: out of memory")

@@ -10,7 +10,6 @@ import struct
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -18,8 +17,8 @@ ROOT = HERE.parents[2]
 HOOK = HERE.parent / "hook"
 FAKE = HERE / "fake"
 
-PATIENCE_S = 60
-"""A time-out that only failing tests reach."""
+sys.path.append(str(ROOT / "scripts"))
+from waiting import LONG_S, wait_for  # noqa: E402
 
 SYS_FUTEX = {"x86_64": 202, "aarch64": 98}
 FUTEX_WAKE = 1
@@ -89,7 +88,7 @@ class Launch(contextlib.AbstractContextManager):
 
     def run(self, program: str, **variables) -> subprocess.CompletedProcess:
         with self.start(program, **variables) as process:
-            stdout, stderr = process.communicate(timeout=PATIENCE_S)
+            stdout, stderr = process.communicate(timeout=LONG_S)
         return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
 
     def grant(self, steps: int) -> None:
@@ -99,18 +98,21 @@ class Launch(contextlib.AbstractContextManager):
         word = ctypes.c_uint32.from_buffer(page)
         ctypes.CDLL(None).syscall(SYS_FUTEX[os.uname().machine], ctypes.byref(word), FUTEX_WAKE, 2**31 - 1, None, None, 0)
 
-    def lines(self, rank: int = 0) -> list:
-        """Every line of a rank's file, after the checks of a harness."""
-        text = self.events_path.with_name("0001-cmd.%d.jsonl" % rank).read_text()
+    def lines(self, rank: int = 0, is_written: bool = False) -> list:
+        """Every line of a rank's file, after the checks of a harness. While the file is written, it may end within a line."""
+        path = self.events_path.with_name("0001-cmd.%d.jsonl" % rank)
+        text = path.read_text() if path.exists() or not is_written else ""
+        if is_written:
+            text = text[: text.rfind("\n") + 1]
         assert text == "" or text.endswith("\n"), "the file ends within a line"
         lines = [json.loads(line) for line in text.splitlines()]
         assert [line["seq"] for line in lines] == list(range(len(lines))), "events were lost"
         assert all(line["rank"] == rank for line in lines), "an event of another rank"
         return lines
 
-    def events(self, rank: int = 0) -> list:
+    def events(self, rank: int = 0, is_written: bool = False) -> list:
         """Name and fields of each event."""
-        return [next(iter(line["event"].items())) for line in self.lines(rank)]
+        return [next(iter(line["event"].items())) for line in self.lines(rank, is_written)]
 
     def names(self, rank: int = 0) -> list:
         return [name for name, _ in self.events(rank)]
@@ -124,9 +126,24 @@ class Launch(contextlib.AbstractContextManager):
         path = self.events_path.with_name("0001-cmd.notes")
         return [line.split()[0] for line in path.read_text().splitlines()] if path.exists() else []
 
-    def wait_for(self, event, process: subprocess.Popen) -> None:
+    def wait_for(self, event, process: subprocess.Popen, rank: int = 0) -> None:
         """Waits for an event of this name, or for one of this name with these fields."""
-        until_s = time.monotonic() + PATIENCE_S
-        while event not in self.names() + self.events():
-            assert process.poll() is None and time.monotonic() < until_s, "no %s in %s" % (event, self.events())
-            time.sleep(0.005)
+
+        def look() -> tuple:
+            # Before reading: a program that has ended says nothing after that.
+            has_ended = process.poll() is not None
+            return has_ended, self.events(rank, is_written=True)
+
+        def is_there(seen: tuple) -> bool:
+            has_ended, events = seen
+            found = event in events or event in [name for name, _ in events]
+            assert found or not has_ended, "no %s in %s" % (event, events)
+            return found
+
+        wait_for("rank %d says %s" % (rank, event), look, is_there)
+
+    def wait_for_rest(self, process: subprocess.Popen) -> None:
+        """Waits until a program sleeps at the end of its grant, after it has said so."""
+        self.wait_for("held", process)
+        stat = Path("/proc/%d/stat" % process.pid)
+        wait_for("the program sleeps", lambda: stat.read_text().rpartition(")")[2].split()[0], lambda state: state == "S")

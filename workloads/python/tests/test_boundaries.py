@@ -225,32 +225,43 @@ class BoundaryTest(unittest.TestCase):
                 self.assertTrue(1 <= indices[0] and indices[-1] == steps - 1, indices)
 
     def test_the_time_between_two_trainings_is_no_step(self):
-        for device in ("cpu", "cuda:0"):
-            program = """
+        on_cpu = """
 import time
-work = torch.cuda.work if DEVICE != "cpu" else time.sleep
-optimizers = [SGD([Parameter(1, DEVICE)]) for _ in range(3)]
-for optimizer in optimizers:
-    time.sleep(0.3)
+def work():
+    until_ns = time.monotonic_ns() + 1_000_000
+    while time.monotonic_ns() < until_ns: pass
+def idle(): pass
+"""
+        on_cuda = """
+import time
+def work(): torch.cuda.work(0.001)
+idle = torch.cuda.synchronize
+"""
+        program = """
+def train(optimizer):
+    idle()
+    print(time.monotonic_ns())
     for _ in range(10):
-        work(0.005)
+        work()
         optimizer.step()
+optimizers = [SGD([Parameter(1, DEVICE)]) for _ in range(3)]
+for optimizer in optimizers: train(optimizer)
 del optimizer, optimizers
-optimizer = SGD([Parameter(1, DEVICE)])
-time.sleep(0.3)
-for _ in range(10):
-    work(0.005)
-    optimizer.step()
-""".replace("DEVICE", repr(device))
+train(SGD([Parameter(1, DEVICE)]))
+"""
+        for device, work in (("cpu", on_cpu), ("cuda:0", on_cuda)):
             with self.subTest(device), Launch() as launch:
-                self.assertEqual(launch.run(MODEL + program).stderr, "")
+                ended = launch.run(MODEL + work + program.replace("DEVICE", repr(device)))
+                self.assertEqual(ended.stderr, "")
+                begins_ns = [int(line) for line in ended.stdout.split()]
                 steps = launch.steps()
                 # The first step of each training has no time.
                 timed = [index for index in range(40) if index % 10]
                 self.assertEqual([step["index"] for step in steps], timed)
                 for step in steps:
-                    self.assertLess(step["dur_ns"], 200_000_000)
-                    self.assertGreater(step["dur_ns"], 4_000_000)
+                    self.assertGreaterEqual(step["mono_ns"] - step["dur_ns"], begins_ns[step["index"] // 10])
+                    # The device's clock is read in floating point.
+                    self.assertGreaterEqual(step["dur_ns"], 999_000)
 
     def test_the_parameters_of_all_optimizers_count_once(self):
         program = """

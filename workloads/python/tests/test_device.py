@@ -5,7 +5,7 @@ import unittest
 from harness import Launch
 
 TRAINING = """
-import time, torch
+import torch
 optimizer = torch.optim.SGD([torch.Parameter(8, "cuda:0")])
 def train(steps, seconds):
     for _ in range(steps):
@@ -15,13 +15,19 @@ def train(steps, seconds):
 
 
 class DeviceTest(unittest.TestCase):
+    def assert_said(self, launch: Launch, steps: int) -> None:
+        """There is this number of steps, and a report of memory after the third. Others follow every two seconds."""
+        names = launch.names()
+        self.assertEqual(names[:6], ["hello", "ready"] + ["step"] * 3 + ["memory"])
+        self.assertEqual([name for name in names if name != "memory"], ["hello", "ready"] + ["step"] * steps + ["finished"])
+
     def test_steps_are_as_long_as_the_device_took(self):
         with Launch() as launch:
-            ended = launch.run(TRAINING + "train(12, 0.01)\nprint(torch.cuda.Event.made)")
-            self.assertEqual(launch.names(), ["hello", "ready"] + ["step"] * 3 + ["memory"] + ["step"] * 8 + ["finished"])
+            at_once = "torch.cuda.pause()\ntrain(12, 0.01)\nprint(torch.cuda.Event.made)\ntorch.cuda.go_on()\n"
+            ended = launch.run(TRAINING + at_once)
+            self.assert_said(launch, 11)
             steps = launch.steps()
             self.assertEqual({step["timing"] for step in steps}, {"hook-device-event"})
-            # The host issues all steps at once, so the times are those of the device's events.
             for step in steps:
                 self.assertAlmostEqual(step["dur_ns"] / 1e6, 10, delta=0.01)
             ends_ns = [step["mono_ns"] for step in steps]
@@ -30,8 +36,8 @@ class DeviceTest(unittest.TestCase):
 
     def test_events_are_used_again(self):
         with Launch() as launch:
-            slowly = "for _ in range(50): train(1, 0.001); time.sleep(0.005)\n"
-            ended = launch.run(TRAINING + slowly + "print(torch.cuda.Event.made)")
+            in_turns = "for _ in range(50): train(1, 0.001); torch.cuda.synchronize()\n"
+            ended = launch.run(TRAINING + in_turns + "print(torch.cuda.Event.made)")
             self.assertEqual(len(launch.steps()), 49)
             self.assertLess(int(ended.stdout), 10)
 
@@ -55,6 +61,7 @@ class DeviceTest(unittest.TestCase):
 
     def test_a_graph_takes_its_steps_when_it_is_replayed(self):
         program = """
+torch.cuda.pause()
 train(3, 0.001)
 whole, part = torch.cuda.graphs.CUDAGraph(), torch.cuda.graphs.CUDAGraph()
 whole.capture_begin()
@@ -65,10 +72,11 @@ part.capture_end()
 for _ in range(5):
     part.replay()
     whole.replay()
+torch.cuda.go_on()
 """
         with Launch() as launch:
             self.assertEqual(launch.run(TRAINING + program).stderr, "")
-            self.assertEqual(launch.names(), ["hello", "ready"] + ["step"] * 3 + ["memory"] + ["step"] * 4 + ["finished"])
+            self.assert_said(launch, 7)
             for step in launch.steps()[2:]:
                 self.assertAlmostEqual(step["dur_ns"] / 1e6, 2 * 5, delta=0.01)
 

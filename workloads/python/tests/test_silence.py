@@ -1,5 +1,6 @@
 """The effects of the hook on the program and its children, and the processes that report nothing."""
 
+import contextlib
 import unittest
 
 from harness import Launch
@@ -159,15 +160,15 @@ class RankTest(unittest.TestCase):
                 self.assertEqual(len(list(launch.folder.glob("*.jsonl"))), 1 + (rank > 0))
 
     def test_ranks_rest_at_the_same_step(self):
-        with Launch(granted=4) as launch:
-            ranks = [launch.start(TRAINING, RANK=rank, WORLD_SIZE=3) for rank in range(3)]
-            for name in ("held", "finished"):
-                launch.wait_for(name, ranks[0])
-                launch.grant(9)
+        with Launch(granted=4) as launch, contextlib.ExitStack() as programs:
+            ranks = [programs.enter_context(launch.start(TRAINING, RANK=rank, WORLD_SIZE=3)) for rank in range(3)]
+            for rank, process in enumerate(ranks):
+                launch.wait_for(("held", {"index": 4}), process, rank)
+            launch.grant(9)
             for process in ranks:
                 self.assertEqual(process.communicate(), ("", ""))
             for rank in range(3):
-                self.assertEqual([name for name in launch.names(rank) if name != "held"], SAID)
+                self.assertEqual(launch.names(rank), SAID[:-2] + ["held"] + SAID[-2:])
 
 
 class EndTest(unittest.TestCase):

@@ -147,7 +147,8 @@ for _ in range(10):
             with self.subTest(way), Launch(granted=5, python=PYTHON, fake=False) as launch:
                 before = ["-m", "torch.distributed.run", "--nproc-per-node=2"] if way == "torchrun" else []
                 with launch.start(RANKS + last, before=before) as process:
-                    launch.wait_for("held", process)
+                    for rank in (0, 1):
+                        launch.wait_for("held", process, rank)
                     launch.grant(100)
                     process.communicate()
                     self.assertEqual(process.returncode, 0)

@@ -1,5 +1,3 @@
-use std::time::Instant;
-
 use schema::{
     decision::{Action, Happened, Settled},
     rows::ErrorKind,
@@ -89,10 +87,9 @@ fn launches_that_overlap_are_below_each_other() {
     assert_eq!(parts(&[]), []);
 }
 
-/// 100,000 jobs on 2,490 devices. The time is checked loosely, because tests are not optimised.
+/// 100,000 jobs on 2,490 devices. How long such a run takes is measured by `benches/large.rs`.
 #[test]
 fn a_large_run_stays_small() {
-    let begin = Instant::now();
     let (jobs, devices) = (100_000u32, 2_490u32);
     let mut of = Vec::new();
     for n in 0..jobs {
@@ -116,5 +113,4 @@ fn a_large_run_stays_small() {
         assert!(found.iter().any(|span| span.kind == SpanKind::Several));
         assert!(found.windows(2).all(|pair| pair[0].lane <= pair[1].lane));
     }
-    assert!(begin.elapsed().as_secs() < 60);
 }

@@ -1,7 +1,6 @@
 """Cross-validation: a model and an optimizer for each fold. With --keep all of them stay, for an ensemble."""
 
 import argparse
-import time
 
 import own_clock
 import torch
@@ -34,7 +33,6 @@ def main() -> None:
             own_clock.step_ends(loss.item())
         with torch.no_grad():
             print(f"fold {fold}: {nn.functional.mse_loss(model(inputs[fold]), targets[fold]).item():.4f}")
-        time.sleep(0.2)  # A model is saved meanwhile.
 
 
 if __name__ == "__main__":

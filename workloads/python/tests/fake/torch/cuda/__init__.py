@@ -1,5 +1,9 @@
-"""An asynchronous device with one stream, simulated by the host's clock: `work` adds work to it."""
+"""An asynchronous device with one stream, simulated by the host's clock: `work` adds work to it.
 
+Between `pause` and `go_on` the device does nothing, so that the times of its work do not depend on when the host adds it.
+"""
+
+import os
 import time
 
 from torch.cuda import graphs
@@ -9,11 +13,35 @@ breaks_after = None
 """The number of event queries before the device fails."""
 
 _idle_at_s = 0.0
+"""When all work will be done, by the device's clock, which stands still during a pause."""
+_paused_at_s = None
+_behind_s = 0.0
+"""How long all pauses were: the device's clock is behind the host's by this."""
+
+
+def now_s() -> float:
+    return time.monotonic() - _behind_s if _paused_at_s is None else _paused_at_s
+
+
+def pause() -> None:
+    global _paused_at_s
+    _paused_at_s = now_s()
+
+
+def go_on() -> None:
+    global _paused_at_s, _behind_s
+    _behind_s = time.monotonic() - _paused_at_s
+    _paused_at_s = None
 
 
 def work(seconds: float) -> None:
     global _idle_at_s
-    _idle_at_s = max(time.monotonic(), _idle_at_s) + seconds
+    _idle_at_s = max(now_s(), _idle_at_s) + seconds
+
+
+def synchronize() -> None:
+    while now_s() < _idle_at_s:
+        os.sched_yield()
 
 
 def current_stream(device):
@@ -42,7 +70,7 @@ class Event:
 
     def record(self, stream) -> None:
         assert stream == "cuda:0"
-        self._at_s = max(time.monotonic(), _idle_at_s)
+        self._at_s = max(now_s(), _idle_at_s)
 
     def query(self) -> bool:
         global breaks_after
@@ -50,7 +78,7 @@ class Event:
             breaks_after -= 1
             if breaks_after < 0:
                 raise RuntimeError("CUDA error: an illegal memory access was encountered")
-        return time.monotonic() >= self._at_s
+        return now_s() >= self._at_s
 
     def elapsed_time(self, later: "Event") -> float:
         return (later._at_s - self._at_s) * 1e3
