@@ -27,17 +27,20 @@ need_build_tools() {
     || die "there is no C++ compiler (${CXX:-c++}); install g++ (on Debian: apt install g++) and run this again."
 }
 
-# executables_of ARGUMENT OF cargo...: builds, and prints the path of each program and test, one per line.
-# cargo itself reports the paths, because CARGO_TARGET_DIR and configuration files can change them.
-executables_of() {
-  cargo "$@" --message-format=json-render-diagnostics | python3 -c '
-import json, sys
-for line in sys.stdin:
-    message = json.loads(line)
-    built = message["reason"] == "compiler-artifact" and message["executable"]
-    if built and message["target"]["kind"] in (["bin"], ["test"]):
-        print(message["executable"])'
+# built NAME SCOPE COMMAND OF cargo ARGUMENT...: builds in release, says how far it is, and prints what
+# scripts/built.py prints of each program and test. SCOPE is `harness`, which needs no libtorch, or `all`, which
+# also has torch-worker. Both share what they compile, because torch-worker is never built without the harness.
+built() {
+  local name=$1 scope=() edges=normal,build packages
+  [ "$2" = harness ] || scope=(--workspace)
+  [ "$3" = build ] || edges+=,dev
+  packages=$(cargo tree --locked --prefix none --edges "$edges" ${scope[@]+"${scope[@]}"} | sort -u | wc -l)
+  cargo "${@:3}" --release --locked ${scope[@]+"${scope[@]}"} --message-format=json-render-diagnostics \
+    | python3 scripts/built.py "$name" "$packages"
 }
+
+# The paths of what was built, one per line.
+paths_of() { sed -n 's/^{"path": "\([^"]*\)".*/\1/p'; }
 
 # failed NAME CODE BEGIN: ends with the exit code of the step that failed.
 failed() {
@@ -54,9 +57,16 @@ say_progress() {
   done
 }
 
-# step NAME COMMAND ARGUMENT...: runs a command and records its duration. bash ignores `set -e` in a command
-# before `||`, so a function that is run this way must return its errors itself.
+# step NAME COMMAND ARGUMENT...: runs a command and records its duration; ends the script if it fails. bash
+# ignores `set -e` in a command before `||`, so a function that is run this way must return its errors itself.
 step() {
+  local begin=$SECONDS code=0
+  try_step "$@" || code=$?
+  [ "$code" -eq 0 ] || failed "$1" "$code" "$begin"
+}
+
+# The same, but returns the exit code of a command that fails.
+try_step() {
   local name=$1 begin=$SECONDS
   shift
   say "== $name"
@@ -65,8 +75,8 @@ step() {
   if [ -z "${TANDEM_STEP-}" ]; then say_progress "$name" & progress=$!; fi
   TANDEM_STEP=$name "$@" || code=$?
   [ -z "$progress" ] || { kill "$progress" && wait "$progress" 2>/dev/null || true; }
-  [ "$code" -eq 0 ] || failed "$name" "$code" "$begin"
   durations+=("$(printf '%5d s  %s' $((SECONDS - begin)) "$name")")
+  return "$code"
 }
 durations=()
 
