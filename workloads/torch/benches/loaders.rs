@@ -1,6 +1,6 @@
 //! How many images a second readers can give: JPEG files of ImageNet's usual size, decoded, cropped and resized to 224.
 //!
-//! `cargo bench --manifest-path workloads/torch/Cargo.toml --bench loaders`, on a machine with nothing else to do.
+//! `cargo bench --workspace --bench loaders`, on a machine with nothing else to do.
 
 use std::{path::Path, time::Instant};
 
