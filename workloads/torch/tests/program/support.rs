@@ -167,7 +167,7 @@ impl Worker {
             let end = child.try_wait().unwrap();
             let before = said.len();
             reader.poll(said).unwrap();
-            if end.is_some() || said.len() > before { Ok(end) } else { Err(said.last().cloned()) }
+            if end.is_some() || said.len() > before { Ok(end) } else { Err(format!("{:?}", said.last())) }
         })
     }
 
