@@ -32,14 +32,15 @@ def main(name: str) -> None:
 
 
 def has(root: Path, kind: str, name: str) -> bool:
-    """Whether a test of the target with this root file has the name."""
-    last = name.split("::")[-1]
+    """Whether a test of the target with this root file has the name, or with `::` at its end a module."""
+    last = name.strip(":").split("::")[-1]
     function = re.compile(rf"#\[test\]\s+(?:#\[.*\]\s+)*fn \w*{re.escape(last)}")
     # A program of one file shares its folder with a library.
     files = [root] if kind == "bin" else root.parent.rglob("*.rs") if root.name in ("main.rs", "lib.rs") else [root]
     for file in files:
         text = file.read_text()
-        if function.search(text) or ("#[test]" in text and last in str(file.relative_to(root.parent))):
+        in_function = not name.endswith("::") and function.search(text)
+        if in_function or ("#[test]" in text and last in str(file.relative_to(root.parent))):
             return True
     return False
 
