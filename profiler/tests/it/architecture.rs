@@ -1,6 +1,10 @@
 //! The dependencies between crates in the manifests are exactly those of ARCHITECTURE.md.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    process::Command,
+};
 
 /// Every crate with the crates that it may use. Those for tests only follow a `+`.
 const ARROWS: &[(&str, &[&str])] = &[
@@ -123,6 +127,33 @@ fn libtorch_stays_outside() {
     let mut members = list("members");
     members.retain(|folder| folder != "workloads/torch");
     assert_eq!(list("default-members"), members);
+}
+
+/// With torch-worker, each dependency of `schema` has the features that it has without: otherwise cargo would build it, and all crates
+/// of the harness, a second time.
+#[test]
+fn one_set_of_features() {
+    let features = |scope: &[&str]| -> BTreeSet<String> {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["tree", "--locked", "--offline", "--package", "schema", "--edges", "normal,build"]);
+        let of_schema = lines(cargo.args(["--prefix", "none", "--format", "{p}"]).current_dir(root()));
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["tree", "--locked", "--offline", "--edges", "normal,build"]).args(scope);
+        let all = lines(cargo.args(["--prefix", "none", "--format", "{p} {f}"]).current_dir(root()));
+        let is_below = |line: &String| of_schema.iter().any(|package| line.starts_with(package.as_str()));
+        all.into_iter().filter(is_below).collect()
+    };
+    assert_eq!(features(&[]), features(&["--workspace"]));
+}
+
+/// What a command prints, without the marks of packages that were printed before.
+fn lines(command: &mut Command) -> BTreeSet<String> {
+    let output = command.output().expect("cargo starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .map(|line| line.trim_end_matches(" (*)").to_owned())
+        .collect()
 }
 
 /// Formats are defined in one crate.
