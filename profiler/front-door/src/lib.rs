@@ -10,6 +10,7 @@ use std::{
     process::{Command, Output},
 };
 
+use rustix::thread::sched_getaffinity;
 use schema::{
     capabilities::Capabilities,
     rows::{self, Interference, Measurement, Summary},
@@ -163,6 +164,16 @@ pub fn torch_bin() -> Option<PathBuf> {
         schema::skips::skipped("torch-worker", "there is no bin/torch-worker; scripts/setup builds it");
     }
     found.then_some(bin)
+}
+
+/// Whether this test may use the cores 0 to `count` - 1, or a recorded skip.
+pub fn has_cores(count: usize) -> bool {
+    let allowed = sched_getaffinity(None).expect("the kernel says which cores there are");
+    let has_all = (0..count).all(|core| allowed.is_set(core));
+    if !has_all {
+        schema::skips::skipped("cores", format_args!("it needs cores 0 to {}", count - 1));
+    }
+    has_all
 }
 
 /// The output of a program.

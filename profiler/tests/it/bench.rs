@@ -170,16 +170,6 @@ pub(crate) fn step_indices(events: &[&Event]) -> Vec<u64> {
     events.iter().filter_map(index).collect()
 }
 
-/// Whether this test may use cores 0 to `count` - 1; if not, a recorded skip.
-pub(crate) fn has_cores(count: u16) -> bool {
-    let allowed = rig::device::allowed_cores().expect("the kernel says which cores there are");
-    let has_all = (0..count).all(|core| allowed.contains(&core));
-    if !has_all {
-        schema::skips::skipped("cores", format_args!("it needs cores 0 to {}", count - 1));
-    }
-    has_all
-}
-
 /// A zombie has ended, and waits for its adoptive parent.
 pub(crate) fn runs(pid: i32) -> bool {
     let stat = procfs::process::Process::new(pid).and_then(|process| process.stat());

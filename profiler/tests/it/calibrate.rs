@@ -2,7 +2,7 @@
 
 use std::{fs, process::Command};
 
-use front_door::{Background, Door, Said, wait_until};
+use front_door::{Background, Door, Said, has_cores, wait_until};
 use rustix::process::Signal;
 use schema::{
     calibration::{Calibration, Measured, RestartRow, SuspendRow, Switch},
@@ -14,8 +14,6 @@ use schema::{
     suspension::Suspension,
     wire::{Event, EventLine},
 };
-
-use crate::bench::has_cores;
 
 fn calibration(door: &Door, name: &str) -> Calibration {
     Calibration::read(&door.path(name)).expect("it reads back")

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use front_door::{Background, Door, wait_until};
+use front_door::{Background, Door, has_cores, wait_until};
 use rustix::process::Signal;
 use schema::{
     events,
@@ -14,10 +14,7 @@ use schema::{
     wire::{Event, Timing},
 };
 
-use crate::{
-    bench::has_cores,
-    foreign::{MEET, profile, with_program},
-};
+use crate::foreign::{MEET, profile, with_program};
 
 /// A light job and a lighter one on one core.
 fn catalogs(door: &Door) -> &'static str {

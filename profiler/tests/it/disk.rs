@@ -42,7 +42,7 @@ fn fill_up(door: &Door, again: &str) -> Option<(i32, String)> {
         .current_dir(door.path(""));
     let code = command.status().ok().and_then(|status| status.code());
     if code.is_none_or(|code| code == 77) || !door.path("err").exists() {
-        println!("skipped: no file system can be mounted in a namespace of one's own here");
+        schema::skips::skipped("disk", "no file system can be mounted in a namespace of one's own here");
         return None;
     }
     Some((code?, fs::read_to_string(door.path("err")).expect("it is there")))

@@ -2,15 +2,13 @@
 
 use std::path::Path;
 
-use front_door::{Door, Said, torch_bin};
+use front_door::{Door, Said, has_cores, torch_bin};
 use schema::{
     events,
     plan::Plan,
     rows::{self, ErrorKind, PlanRow, Status},
     wire::Event,
 };
-
-use crate::bench::has_cores;
 
 /// A synthetic workload of 3 MB.
 fn door() -> Door {

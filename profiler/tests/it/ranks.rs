@@ -1,5 +1,6 @@
 //! The reports of several ranks in the row of their job.
 
+use front_door::has_cores;
 use std::path::Path;
 
 use schema::{
@@ -9,8 +10,6 @@ use schema::{
     units::Nanos,
     wire::{Event, EventLine, Phases, Statistics},
 };
-
-use crate::bench::has_cores;
 
 /// Makes a rank report other events at the same times.
 fn say_otherwise(path: &Path, rank: u32, change: impl Fn(&mut Event)) -> Vec<EventLine> {

@@ -1,10 +1,8 @@
 //! Killed or interrupted runs, and their resumption.
 
-use front_door::{Background, Door, Said, wait_until};
+use front_door::{Background, Door, Said, has_cores, wait_until};
 use rustix::process::Signal;
 use schema::rows::{self, ErrorKind, Measurement};
-
-use crate::bench::has_cores;
 
 const GRID: &str = "single synthetic-sleep --plan dp1,ga2 --device cpu:0 --steps 25 --repeats 2";
 

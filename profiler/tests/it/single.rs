@@ -1,6 +1,6 @@
 //! `profile single` on synthetic workers: the files of a run, and errors of the user.
 
-use front_door::{Background, Said, wait_for, wait_until};
+use front_door::{Background, Said, has_cores, wait_for, wait_until};
 use rustix::process::Signal;
 use schema::{
     events::{self, EventReader, EventWriter},
@@ -12,7 +12,7 @@ use schema::{
     wire::{Event, EventLine},
 };
 
-use crate::{bench::has_cores, outside::UNTIL_HEARD};
+use crate::outside::UNTIL_HEARD;
 
 #[test]
 fn a_run_leaves_tables_whose_numbers_are_those_of_the_worker() {

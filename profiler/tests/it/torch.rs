@@ -1,6 +1,6 @@
 //! Real training by the program, if set-up has placed torch-worker in `bin/`.
 
-use front_door::{Background, torch_bin, wait_until};
+use front_door::{Background, has_cores, torch_bin, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use schema::{
     calibration::{Calibration, Switch},
@@ -12,8 +12,6 @@ use schema::{
     wire::{Event, EventLine, Phases, Step},
 };
 use statistics::median;
-
-use crate::bench::has_cores;
 
 /// The steps of the only rank of a launch.
 fn steps_of(run: &RunDir, launch: &str) -> Vec<Step> {

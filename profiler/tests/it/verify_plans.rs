@@ -1,13 +1,11 @@
 //! `profile verify --plans`, on synthetic workers, whose loss depends on no plan, and on a real one.
 
-use front_door::{Door, torch_bin};
+use front_door::{Door, has_cores, torch_bin};
 use schema::{
     catalog::Model,
     rows::{self, Status, VerifyPlanRow},
     spec::{Program, Training},
 };
-
-use crate::bench::has_cores;
 
 fn rows_of(door: &Door, code: i32, arguments: &str) -> Vec<VerifyPlanRow> {
     let said = door.exits(code, &format!("verify {arguments} --plans --device cpu:0,cpu:1 --json --out v"));

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use front_door::{Background, Door, let_pass, wait_until};
+use front_door::{Background, Door, has_cores, let_pass, wait_until};
 use rustix::process::Signal;
 use schema::{
     decision::{self, Happened, JobId},
@@ -11,10 +11,7 @@ use schema::{
     wire::Event,
 };
 
-use crate::{
-    has_cores,
-    run::{ON_TWO, TRACE, door, outcomes, run},
-};
+use crate::run::{ON_TWO, TRACE, door, outcomes, run};
 
 /// Number of moments at which a run is killed: many in slow tests, few in the others.
 fn moments() -> u32 {

@@ -71,8 +71,7 @@ fn data_that_is_gone_is_missed_at_once() {
 fn a_full_disk_ends_the_run_and_costs_no_job_a_retry() {
     let may_mount = Command::new("unshare").args(["-rm", "true"]).output();
     if !may_mount.is_ok_and(|output| output.status.success()) {
-        println!("skipped: no file system can be mounted here");
-        return;
+        return schema::skips::skipped("disk", "no file system can be mounted here");
     }
     let mut were_begun = 0;
     // Limits of files on the disk: before a run, within its first launches, and for all of it.

@@ -33,13 +33,3 @@ mod within_rows;
 fn door() -> front_door::Door {
     front_door::Door::new(env!("CARGO_BIN_EXE_sched"))
 }
-
-/// Whether a test may use the cores 0 to `count` - 1. If not, a skip is recorded.
-fn has_cores(count: u16) -> bool {
-    let allowed = rig::device::allowed_cores().expect("the kernel says which cores there are");
-    let has_all = (0..count).all(|core| allowed.contains(&core));
-    if !has_all {
-        schema::skips::skipped("cores", format_args!("it needs cores 0 to {}", count - 1));
-    }
-    has_all
-}

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use front_door::{Door, Said, definition, torch_bin};
+use front_door::{Door, Said, definition, has_cores, torch_bin};
 use schema::{
     decision::{Happened, JobId, Turn},
     events,
@@ -13,7 +13,6 @@ use schema::{
 
 use crate::{
     believe::model,
-    has_cores,
     run::{does_each_step_once, goes_on_under, interrupted_when, outcomes, plans, run},
 };
 

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use front_door::{Background, Door, Said, definition, wait_until};
+use front_door::{Background, Door, Said, definition, has_cores, wait_until};
 use rustix::process::Signal;
 use schema::{
     decision::{self, Action, Happened, JobId, Settled, Turn},
@@ -14,7 +14,6 @@ use schema::{
 };
 
 use crate::{
-    has_cores,
     held::{Held, starts},
     sim::measured,
 };

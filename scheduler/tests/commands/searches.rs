@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use front_door::{Door, Said, definition, torch_bin};
+use front_door::{Door, Said, definition, has_cores, torch_bin};
 use schema::{
     decision::{self, Action, Happened, JobId, Settled},
     events::EventReader,
@@ -14,10 +14,7 @@ use schema::{
     trace::Trace,
 };
 
-use crate::{
-    has_cores,
-    held::{Held, starts},
-};
+use crate::held::{Held, starts};
 
 /// The path of the example that halves searches.
 fn halving() -> String {

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use front_door::{Background, Door, Said, wait_until};
+use front_door::{Background, Door, Said, has_cores, wait_until};
 use rustix::process::Signal;
 use schema::{
     calibration::Switch,
@@ -13,10 +13,7 @@ use schema::{
     wire::Event,
 };
 
-use crate::{
-    has_cores,
-    run::{door, outcomes, run},
-};
+use crate::run::{door, outcomes, run};
 
 /// Gives the device to each job in turn for this time, the job that had it longest ago first. It suspends jobs in the way of the run, and
 /// writes down what it is shown at first. While there is a file `hold`, it gives no answer from the time on at which a job is suspended.
