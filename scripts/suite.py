@@ -37,8 +37,8 @@ FAILED = (
 """How they name a test that failed."""
 
 
-WAITING = ("profiler it", "rig rig", "scheduler commands", "scheduler it", "torch-worker program")
-"""Programs of cargo whose tests wait for processes most of the time."""
+WAITING = ("profiler it", "rig rig", "scheduler commands", "torch-worker cuda", "torch-worker program")
+"""Programs of cargo whose tests wait for processes much of the time, so many that both kinds take about as long."""
 
 
 class Program(NamedTuple):
