@@ -38,7 +38,7 @@ FAILED = (
 
 
 WAITING = ("profiler it", "rig rig", "scheduler commands", "torch-worker cuda", "torch-worker program")
-"""Programs of cargo whose tests wait for processes much of the time, so many that both kinds take about as long."""
+"""Cargo test programs that mostly wait for processes. The split balances the two queues: each takes about as long as the other."""
 
 
 class Program(NamedTuple):

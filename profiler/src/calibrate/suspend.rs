@@ -204,9 +204,10 @@ mod tests {
     fn both_together_take_the_mean_of_their_sums() {
         let once =
             |suspend, resume, bytes| Suspended { suspend: Nanos(suspend), resume: Nanos(resume), bytes };
-        let found = cost(&[once(1_000, 4_000, Some(9)), once(4_000, 1_000, None)]).expect("two repeats");
-        let values = [found.suspend_ns, found.resume_ns, found.both_ns].map(|measured| measured.value);
-        assert_eq!((values, found.bytes, found.repeats), ([2_000, 2_000, 5_000], Some(9), 2));
+        let mean_cost = cost(&[once(1_000, 4_000, Some(9)), once(4_000, 1_000, None)]).expect("two repeats");
+        let values =
+            [mean_cost.suspend_ns, mean_cost.resume_ns, mean_cost.both_ns].map(|measured| measured.value);
+        assert_eq!((values, mean_cost.bytes, mean_cost.repeats), ([2_000, 2_000, 5_000], Some(9), 2));
         assert!(cost(&[once(1_000, 4_000, None)]).is_none(), "one has no interval");
     }
 }

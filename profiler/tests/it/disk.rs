@@ -9,8 +9,8 @@ use schema::{
     run_dir::RunDir,
 };
 
-/// Measures on a file system of a megabyte, and fills it when steps and readings are on file. If the first argument is `again`, frees
-/// the space when the program has said that there is none. The results are copied to a place that the test can read.
+/// Runs `profile single` on a file system of 1 MiB and fills the file system once steps and readings are written. With `again` as the
+/// first argument, the script frees the space once `profile` reports a full disk. It copies the run to the folder of the test.
 const SCRIPT: &str = r#"
 mount -t tmpfs -o size=1m tmpfs small || exit 77
 "$0" single synthetic-sleep --device cpu:0 --seconds 3.5 --repeats 2 --out small/r 2> err > out &

@@ -220,8 +220,8 @@ fn stdin_is_between_the_harness_and_the_program() {
     leash.program();
     leash.wait_for_output();
     let mut stdin = leash.stdin.take().unwrap();
-    // A process that another test is just starting has a copy of the pipe until its program runs.
-    let error = wait_for("nobody reads the pipe", || stdin.write_all(b"x").map_or_else(Ok, Err));
+    // A process that another test forks holds a copy of the pipe until it executes its program.
+    let error = wait_for("writing to the pipe fails", || stdin.write_all(b"x").map_or_else(Ok, Err));
     assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
 }
 

@@ -27,8 +27,8 @@ fn send(pid: i32, signal: Signal) {
 
 pub(crate) fn wait_for_state(pid: i32, state: char) {
     wait_for("the process is in this state", || {
-        let found = Process::new(pid).and_then(|process| process.stat()).unwrap().state;
-        if found == state { Ok(()) } else { Err(found) }
+        let current = Process::new(pid).and_then(|process| process.stat()).unwrap().state;
+        if current == state { Ok(()) } else { Err(current) }
     });
 }
 
@@ -261,7 +261,7 @@ fn a_stopped_job_is_hung_and_does_not_stay() {
 fn a_process_that_sigkill_does_not_end_ends_its_launch_and_not_the_harness() {
     let folder = tempfile::tempdir().unwrap();
     let own = folder.path().join("leash");
-    // Its second argument is the log of the program. It stays when nobody reads what it reports.
+    // `$2` is the path of the program's log. The script ignores SIGPIPE and so outlives the reader of its reports.
     let script = "#!/bin/sh
 trap '' PIPE
 echo $$ > $2

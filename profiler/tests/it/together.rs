@@ -260,8 +260,8 @@ fn slices_that_were_chosen_are_those_of_both_members() {
     if let Err(reason) = backend(&mode.parse().unwrap(), &[core()]).probe() {
         return schema::skips::skipped("slices", reason);
     }
-    let found = Visits::new().look_at(mode, [SPIN, SPIN], |pid| slices::of(pid as u32).unwrap());
-    assert_eq!(found, [Duration::from_millis(20); 2]);
+    let slices = Visits::new().look_at(mode, [SPIN, SPIN], |pid| slices::of(pid as u32).unwrap());
+    assert_eq!(slices, [Duration::from_millis(20); 2]);
     let mut visits = Visits::new();
     let visit = visits.visit(mode, &[SPIN, SPIN], StopRule::Steps(30));
     visits.assert_all_ended_well(&visit);
@@ -294,9 +294,9 @@ fn each_member_is_in_the_cgroup_of_its_weight() {
         let groups = Process::new(pid).and_then(|process| process.cgroups()).unwrap();
         groups.0.into_iter().map(|group| group.pathname).collect::<Vec<_>>()
     };
-    let found = Visits::new().look_at(mode, [SPIN, SPIN], groups_of);
+    let cgroups = Visits::new().look_at(mode, [SPIN, SPIN], groups_of);
     let of_harness = format!("/tandem-{}-", std::process::id());
-    for (seat, groups) in found.iter().enumerate() {
+    for (seat, groups) in cgroups.iter().enumerate() {
         let is_of_seat = |group: &String| group.contains(&of_harness) && group.ends_with(&format!("/{seat}"));
         assert!(groups.iter().any(is_of_seat), "{seat}: {groups:?}");
     }

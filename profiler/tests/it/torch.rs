@@ -122,17 +122,17 @@ fn a_rank_that_is_killed_in_a_step_is_a_row_at_once_and_nothing_is_left() {
     assert_eq!(door.leftovers(), Vec::<String>::new());
 }
 
-/// What each launch of a job that began from a checkpoint reports of its start, ns: the age of its process when it was ready, and
-/// the part of this in which it read the checkpoint. Of several ranks it is the longest.
+/// The start-up times of the launches that a job began from a checkpoint, ns: the age of the process at `ready`, and the time it took to
+/// read the checkpoint. Each is the maximum over the ranks of a launch.
 fn restored_starts(run: &RunDir, job: &str) -> Vec<[f64; 2]> {
-    let mut found = Vec::new();
+    let mut starts = Vec::new();
     for launch in run.launches().expect("there are launches") {
         let spec = run.spec(&launch).expect("it reads back");
         let is_restored = matches!(&spec.program, Program::Training(training) if training.restore.is_some());
         if spec.job != job || !is_restored {
             continue;
         }
-        let of_rank = |rank| {
+        let read_start = |rank| {
             let lines = events::read(&run.events_path(&launch, rank), rank).expect("events read");
             let ready = |line: &EventLine| match &line.event {
                 Event::Ready(ready) => Some([ready.startup_ns, ready.restore_ns?].map(|ns| ns.0 as f64)),
@@ -140,10 +140,10 @@ fn restored_starts(run: &RunDir, job: &str) -> Vec<[f64; 2]> {
             };
             lines.iter().find_map(ready).expect("it says how long it read")
         };
-        let of_ranks: Vec<[f64; 2]> = (0..run.ranks(&spec)).map(of_rank).collect();
-        found.push([0, 1].map(|place| of_ranks.iter().map(|times| times[place]).fold(0.0, f64::max)));
+        let per_rank: Vec<[f64; 2]> = (0..run.ranks(&spec)).map(read_start).collect();
+        starts.push([0, 1].map(|index| per_rank.iter().map(|times| times[index]).fold(0.0, f64::max)));
     }
-    found
+    starts
 }
 
 /// The mean over repeats, as in `machine.toml`.

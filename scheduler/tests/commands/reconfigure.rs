@@ -103,17 +103,17 @@ fn the_loss_goes_on_as_if_nothing_had_happened() {
     };
     let said = interrupted_when(&door, with_torch(&begin), "the job has been changed twice", has_learned);
     has_changed_twice(&door, &said);
-    let found = losses_of_first(&run(&door));
+    let reconfigured = losses_of_first(&run(&door));
 
-    let whole = trace("llama-mini", [found.len() as u64, 12]);
+    let whole = trace("llama-mini", [reconfigured.len() as u64, 12]);
     door.write("alone.csv", &whole.split_inclusive('\n').take(2).collect::<String>());
     let alone = format!("run alone.csv --policy fifo --model model.json {ON_TWO} --out alone");
     let output = with_torch(&alone).output().expect("sched starts");
     assert_eq!(output.status.code(), Some(0), "{}", Said::of(&output).err);
     let undisturbed = losses(&door.run("alone"), "0001-llama-mini", 1);
-    assert_eq!(found.len(), undisturbed.len());
-    for (step, (found, expected)) in found.iter().zip(&undisturbed).enumerate() {
-        assert!((found / expected - 1.0).abs() < 0.01, "step {step}: {found} is not {expected}");
+    assert_eq!(reconfigured.len(), undisturbed.len());
+    for (step, (loss, expected)) in reconfigured.iter().zip(&undisturbed).enumerate() {
+        assert!((loss / expected - 1.0).abs() < 0.01, "step {step}: {loss} is not {expected}");
     }
     let last = undisturbed.len() - 1;
     assert!(undisturbed[last] < 0.9 * undisturbed[0], "it learns: {} {}", undisturbed[0], undisturbed[last]);

@@ -70,13 +70,13 @@ class CheckTest(unittest.TestCase):
         out = self.place.work / "01-part.out"
 
         class UntilItHasSaidAll(subprocess.Popen):
-            """A command whose time is up when it has said two words."""
+            """A command that exceeds its time-out once it has printed two words."""
 
             def wait(self, timeout=None):
-                if timeout is None:
-                    return super().wait()
-                wait_for("the command has said two words", lambda: out.read_text().split(), lambda words: len(words) == 2)
-                raise subprocess.TimeoutExpired(self.args, timeout)
+                if timeout is not None:
+                    wait_for("two words are printed", lambda: out.read_text().split(), lambda words: len(words) == 2)
+                    raise subprocess.TimeoutExpired(self.args, timeout)
+                return super().wait()
 
         self.place.begin("part", time.monotonic() + LONG_S)
         with mock.patch.object(subprocess, "Popen", UntilItHasSaidAll):

@@ -121,12 +121,12 @@ exit "$(cat -- "$(dirname -- "$0")/code")"
 
 
 class OutOfTime(subprocess.Popen):
-    """A program whose time is up at once."""
+    """A program that exceeds every time-out at once."""
 
     def wait(self, timeout=None):
-        if timeout is None:
-            return super().wait()
-        raise subprocess.TimeoutExpired(self.args, timeout)
+        if timeout is not None:
+            raise subprocess.TimeoutExpired(self.args, timeout)
+        return super().wait()
 
 
 class PartTest(unittest.TestCase):

@@ -6,11 +6,11 @@ use schema::units::Nanos;
 
 use crate::usage::{Reading, Tree};
 
-/// The time over which a silent program is observed, so long that a host which stands still for a second leaves enough of it.
+/// How long a silent program is observed. A pause of the host for one second leaves half of this time.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// The part of a core from which a program counts as computing. A waiting program uses less: timers, and threads that poll. On a
-/// busy host, it is the part of the time in which the program did not wait for a core.
+/// The smallest CPU usage of a computing program, as a fraction of the time in which the program did not wait for a core. Timers and
+/// threads that poll use less.
 const COMPUTES_FROM: f64 = 0.05;
 
 /// A reading of all processes of a program.
@@ -67,8 +67,8 @@ mod tests {
             (1_000, Some(9_000), true),
         ] {
             let (before, after) = (ms(5, wait_ms.map(|_| 7)), ms(5 + cpu_ms, wait_ms.map(|wait| 7 + wait)));
-            let found = computes(&before, &after, LOOK.into());
-            assert_eq!(found, expected, "{cpu_ms} ms of CPU time, {wait_ms:?} ms of waiting");
+            let is_computing = computes(&before, &after, LOOK.into());
+            assert_eq!(is_computing, expected, "{cpu_ms} ms of CPU time, {wait_ms:?} ms of waiting");
         }
     }
 }

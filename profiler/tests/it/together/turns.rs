@@ -44,19 +44,19 @@ fn turns_of(visits: &Visits, visit: &Visit) -> Vec<(usize, u64)> {
         to_come.push(steps.into_iter().skip(warm_up).map(|(_, step)| step).collect::<VecDeque<wire::Step>>());
         turns.join(seat, &[0], weights.of(seat), true);
     }
-    let mut found = Vec::new();
+    let mut replayed_turns = Vec::new();
     loop {
         let (seat, steps) = turns.begin(|seat| &paces[seat]).expect("all of them rest");
         let (mut left, mut taken) = (Some(steps), 0);
         while let Some(steps) = left {
             for _ in 0..steps {
-                let Some(step) = to_come[seat].pop_front() else { return found };
+                let Some(step) = to_come[seat].pop_front() else { return replayed_turns };
                 paces[seat].count(&step);
                 taken += 1;
             }
             left = turns.rested(seat, &paces[seat]);
         }
-        found.push((seat, taken));
+        replayed_turns.push((seat, taken));
     }
 }
 

@@ -477,8 +477,8 @@ mod tests {
         assert!(matches!(ended, Happened::Failed { steps: 4, kind: ErrorKind::DeviceLost, .. }), "{ended:?}");
     }
 
-    /// The time for which nobody sees that a launch has done what it was granted, on a clock of the test's own. From this time after its
-    /// first step on it is to be held, or its rivals have their turns after it.
+    /// Returns the delay between the end of the last granted step of a launch and the read that sees this step. The clock is simulated.
+    /// `after` the first step, the launch is told to hold (`is_to_be_held`), or rivals begin to wait for its turn to end (`has_rivals`).
     fn unseen_rest(after: Nanos, is_to_be_held: bool, has_rivals: bool) -> Nanos {
         let mut launch = launch(0, None);
         launch.is_training = true;

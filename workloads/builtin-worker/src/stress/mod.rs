@@ -236,8 +236,8 @@ mod tests {
             for steps in 1..=3 {
                 let phases = both.step(steps).expect("it works");
                 assert!(phases.data_ns >= Some(Nanos(rest_ms * 1_000_000)), "{phases:?}");
-                let found = done.each_ref().map(|done| done.load(Ordering::Relaxed));
-                assert_eq!(found, [steps * units; 2], "{dial_percent} %");
+                let units_done = done.each_ref().map(|done| done.load(Ordering::Relaxed));
+                assert_eq!(units_done, [steps * units; 2], "{dial_percent} %");
             }
         }
     }

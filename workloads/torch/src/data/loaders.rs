@@ -349,7 +349,7 @@ mod tests {
         wait_until("each loader makes a sample", || begun.load(Ordering::Relaxed) == u64::from(LOADERS));
         let stop = Arc::clone(&ahead.stop);
         let opener = thread::spawn(move || {
-            wait_until("the loaders are told to stop", || stop.load(Ordering::Relaxed));
+            wait_until("`drop` sets the stop flag", || stop.load(Ordering::Relaxed));
             is_open.store(true, Ordering::Release);
         });
         drop(ahead);

@@ -13,14 +13,17 @@ breaks_after = None
 """The number of event queries before the device fails."""
 
 _idle_at_s = 0.0
-"""When all work will be done, by the device's clock, which stands still during a pause."""
+"""The time on the device's clock at which all queued work ends. The clock stops during a pause."""
 _paused_at_s = None
 _behind_s = 0.0
-"""How long all pauses were: the device's clock is behind the host's by this."""
+"""The host's clock minus the device's clock: the total length of all pauses, in seconds."""
 
 
 def now_s() -> float:
-    return time.monotonic() - _behind_s if _paused_at_s is None else _paused_at_s
+    """The time on the device's clock."""
+    if _paused_at_s is not None:
+        return _paused_at_s
+    return time.monotonic() - _behind_s
 
 
 def pause() -> None:
