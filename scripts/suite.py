@@ -19,20 +19,23 @@ import time
 from pathlib import Path
 from typing import Dict, List, NamedTuple
 
-COUNTS = (
+PASSED = (
     # libtest, once for each program
-    (re.compile(r"^test result: .*?(\d+) passed; (\d+) failed;", re.M), lambda found: (int(found[1]), int(found[2]))),
-    # unittest
-    (re.compile(r"^Ran (\d+) tests? in ", re.M), lambda found: (int(found[1]), 0)),
+    (re.compile(r"^test result: .*?(\d+) passed;", re.M), lambda counts: int(counts[1])),
+    # unittest, whose number of tests has those that failed and those that were skipped
+    (
+        re.compile(r"^Ran (\d+) tests? in .*\n+(?:OK|FAILED)(.*)", re.M),
+        lambda counts: int(counts[1]) - sum(map(int, re.findall(r"(?:failures|errors|skipped)=(\d+)", counts[2]))),
+    ),
     # node's test runner
-    (re.compile(r"^(?:# |ℹ )pass (\d+)", re.M), lambda found: (int(found[1]), 0)),
+    (re.compile(r"^(?:# |ℹ )pass (\d+)", re.M), lambda counts: int(counts[1])),
 )
-"""How a runner says how many of its tests passed and failed."""
+"""How a runner says how many of its tests passed."""
 
 FAILED = (
     re.compile(r"^test (.+?) \.\.\. FAILED", re.M),
     re.compile(r"^(?:FAIL|ERROR): (.+)$", re.M),
-    re.compile(r"^(?:not ok \d+ - |✖ )(.+?)(?: \([\d.]+ms\))?$", re.M),
+    re.compile(r"^(?:not ok \d+ - |✖ (?!failing tests:))(.+?)(?: \([\d.]+ms\))?$", re.M),
 )
 """How they name a test that failed."""
 
@@ -84,14 +87,10 @@ def run(program: Program, output: Path) -> Outcome:
         ).returncode
     seconds = time.monotonic() - began
     text = output.read_text(errors="replace")
-    counts = [read(found) for pattern, read in COUNTS for found in pattern.finditer(text)]
+    passed = sum(read(counts) for pattern, read in PASSED for counts in pattern.finditer(text))
     failed = sorted({name for pattern in FAILED for name in pattern.findall(text)})
     if code != 0 and not failed:
         failed = [f"{' '.join(program.command)}: exit code {code}"]
-    passed = sum(count for count, _ in counts)
-    # unittest counts those that failed among those that ran.
-    if "Ran " in text and not any("test result" in line for line in text.splitlines()):
-        passed = max(0, passed - len(failed))
     return Outcome(program.name, seconds, passed, failed, output)
 
 

@@ -12,8 +12,8 @@ SCRIPTS = Path(__file__).resolve().parent.parent
 LIBTEST_FAILS = r"""echo 'test a::good ... ok'; echo 'test a::bad ... FAILED'
 echo 'test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s'; exit 101"""
 LIBTEST_PASSES = r"echo 'test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s'"
-UNITTEST_FAILS = r"""echo 'FAIL: test_one (test_x.X)'; echo 'Ran 4 tests in 0.1s'; echo 'FAILED (failures=1)'; exit 1"""
-NODE_FAILS = r"""echo '✔ opens (1.5ms)'; echo '✖ closes (2.5ms)'; echo 'ℹ pass 1'; echo 'ℹ fail 1'; exit 1"""
+UNITTEST_FAILS = r"""echo 'FAIL: test_one (test_x.X)'; echo 'Ran 6 tests in 0.1s'; echo; echo 'FAILED (failures=1, skipped=2)'; exit 1"""
+NODE_FAILS = r"""echo '✔ opens (1.5ms)'; echo '✖ closes (2.5ms)'; echo 'ℹ pass 1'; echo 'ℹ fail 1'; echo '✖ failing tests:'; exit 1"""
 
 
 class SuiteTest(unittest.TestCase):

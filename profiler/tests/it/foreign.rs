@@ -107,17 +107,17 @@ fn events_of(door: &Door, launch: &str, rank: u32) -> Vec<Event> {
 }
 
 /// Files of this name in the folder or its subfolders.
-fn found(folder: &Path, name: &str) -> Vec<PathBuf> {
-    let mut found = Vec::new();
+fn files_named(folder: &Path, name: &str) -> Vec<PathBuf> {
+    let mut files = Vec::new();
     for entry in fs::read_dir(folder).expect("it can be listed").flatten() {
         if entry.file_name().to_string_lossy().ends_with(name) {
-            found.push(entry.path());
+            files.push(entry.path());
         }
         if entry.path().is_dir() {
-            found.extend(self::found(&entry.path(), name));
+            files.extend(files_named(&entry.path(), name));
         }
     }
-    found
+    files
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn a_program_that_takes_the_hook_is_measured_like_a_job_and_ended_at_a_boundary(
     let steps: Vec<ExportStep> = rows::read(&door.path("steps.csv")).expect("it reads back");
     assert!(!steps.is_empty() && steps.iter().all(|step| step.samples.is_none()), "not known is not zero");
     for name in ["__pycache__", ".hook", ".control"] {
-        assert_eq!(found(&door.path("r"), name), Vec::<PathBuf>::new());
+        assert_eq!(files_named(&door.path("r"), name), Vec::<PathBuf>::new());
     }
     assert_eq!(door.leftovers(), Vec::<String>::new());
 }
@@ -382,7 +382,7 @@ fn a_program_that_truncates_its_grant_page_harms_nobody() {
     let printed = fs::read_to_string(door.run("r").stdout_path(&row.launch, 0)).expect("its output is kept");
     assert_eq!(printed, "4\n");
     assert!(matches!(events_of(&door, &row.launch, 0).last(), Some(Event::Held { .. })));
-    assert_eq!(found(&door.path("r"), ".control"), Vec::<PathBuf>::new());
+    assert_eq!(files_named(&door.path("r"), ".control"), Vec::<PathBuf>::new());
     assert_eq!(door.leftovers(), Vec::<String>::new());
 }
 
@@ -502,7 +502,7 @@ fn a_second_process_that_trains_is_warned_of_and_takes_no_turns() {
     assert!(alone.warnings.iter().any(|warning| warning == Warning::Unheard), "{alone:?}");
     let end = door.run("r").launch_end(&alone.launch).expect("it can be read").expect("it has ended");
     assert_eq!((end.notes.has_pytorch, end.notes.unheard), (true, 1));
-    assert_eq!(found(&door.path("r"), ".notes"), Vec::<PathBuf>::new());
+    assert_eq!(files_named(&door.path("r"), ".notes"), Vec::<PathBuf>::new());
     let run =
         "colocate synthetic-sleep --device cpu:0 --sharing step-gate --repeats 1 --seconds 1 --out g --cmd";
     exits(1, &door, run, &[script]);
