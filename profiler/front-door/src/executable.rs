@@ -4,10 +4,10 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Writes a script that can be started at once.
+/// Writes an executable script.
 ///
-/// Another process writes it. A process that another thread of this one is just starting has a copy of all files that are open here
-/// until its program runs, and the kernel starts no program that somebody may write to.
+/// A child process writes the file, because this process may fork in another thread at the same time. The fork would hold the file open
+/// for writing until its own `exec`, and the kernel refuses to execute such a file (`ETXTBSY`).
 ///
 /// # Panics
 /// The folder is not writable.

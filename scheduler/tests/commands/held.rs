@@ -1,5 +1,4 @@
-//! Runs that stand still at a known moment, for as long as a test needs it: how far a run gets until a test has seen something and
-//! done something is not known otherwise.
+//! A run of `sched run` that a test can halt at a known moment: its policy, an `exec:` script, answers only when the test allows it.
 
 use std::process::Command;
 
@@ -14,16 +13,16 @@ pub(crate) fn starts(jobs: &[(u32, &str, &[u32])]) -> String {
     jobs.iter().map(start).collect::<Vec<_>>().join(", ")
 }
 
-/// A run that is held, or goes on.
+/// A halted run. Dropping it ends the run.
 pub(crate) struct Held<'a> {
     door: &'a Door,
     run: Background,
 }
 
 impl<'a> Held<'a> {
-    /// Starts a run under a policy that asks for the actions `first` in each turn until a job has ended, and then for `later`. Returns
-    /// when the run is held: when a job has reported steps and a condition of the shell holds, the policy gives no answer. Launches
-    /// use up what they were granted, and nothing else happens.
+    /// Starts a run and returns once it is halted. The policy answers each turn with the actions `first`, and with `later` once a job has
+    /// ended. It stops answering when a job has reported steps and the shell command `condition` succeeds. While a run is halted, launches
+    /// do the steps that they were granted and then wait.
     pub(crate) fn start(
         door: &'a Door,
         mut run: Command,
@@ -57,13 +56,13 @@ done
         Held { door, run }
     }
 
-    /// Lets it go on to its end, and returns its exit code and what it said on stderr.
+    /// Resumes the run and waits for its end. Returns the exit code and stderr.
     pub(crate) fn go_on(mut self) -> (Option<i32>, String) {
         remove(self.door, "hold");
         self.run.wait()
     }
 
-    /// Ends it by a signal while it goes on, slowly, so that it does not end by itself before it has noticed.
+    /// Sends a signal, then resumes the run. Each answer of the policy takes 0.2 s, so that the run handles the signal before its jobs end.
     pub(crate) fn interrupt(self, signal: Signal) -> (Option<i32>, String) {
         let door = self.door;
         door.write("slow", "");
@@ -73,7 +72,7 @@ done
         end
     }
 
-    /// Kills it where it stands.
+    /// Kills the halted run and waits until no process of it is left.
     pub(crate) fn kill(mut self) {
         self.run.send(Signal::KILL);
         self.run.wait();
