@@ -106,14 +106,14 @@ fn row(
         });
         median(&inside.map(|(_, dur_ns)| *dur_ns).collect::<Vec<u64>>())
     };
-    // A block in which the job came to no whole step for a stretch tells nothing.
-    let of_block = |block: &[Stretch]| {
+    // None if the job finished no whole step in a stretch. The row counts these blocks.
+    let pair_of_block = |block: &[Stretch]| {
         let medians = block.iter().map(median_step).collect::<Option<Vec<f64>>>()?;
         Some(abba([medians[1], medians[0], medians[3], medians[2]]))
     };
-    let pairs: Vec<(f64, f64)> = stretches.chunks_exact(BLOCK.len()).filter_map(of_block).collect();
+    let pairs: Vec<(f64, f64)> = stretches.chunks_exact(BLOCK.len()).filter_map(pair_of_block).collect();
     let ratio = ratio_paired(&pairs).context(
-        "at least two blocks are needed that have a whole step in each stretch; choose a job with shorter steps, or more blocks",
+        "fewer than two blocks have a whole step in each stretch; choose a job with shorter steps, or more blocks with --blocks",
     )?;
     let watched = || stretches.iter().filter(|stretch| stretch.watched);
     let watched_s: f64 = watched().map(|stretch| stretch.window.length().as_secs_f64()).sum();
@@ -127,6 +127,7 @@ fn row(
         job,
         device,
         blocks: pairs.len() as u32,
+        blocks_left_out: plan.blocks - pairs.len() as u32,
         stretch_s: plan.stretch.as_secs_f64(),
         step_ratio: ratio.estimate,
         step_ratio_ci_lo: ratio.lo,
@@ -142,8 +143,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// The row of these blocks of stretches of a second, on a job that takes `watched_ms` a step while it is watched and 10 ms
-    /// otherwise, but for a stretch in which it is stopped.
+    /// The row of a job whose steps take `watched_ms` while the harness watches and 10 ms otherwise. Stretches last one second. The job is
+    /// stopped during the stretch with the index `stopped`.
     fn measured(blocks: u32, watched_ms: u64, stopped: Option<usize>) -> anyhow::Result<OverheadRow> {
         let (mut stretches, mut ends) = (Vec::new(), Vec::new());
         for (number, &watched) in (0..blocks).flat_map(|_| &BLOCK).enumerate() {
@@ -165,7 +166,8 @@ mod tests {
     fn a_block_without_a_whole_step_in_a_stretch_is_left_out() {
         for (stopped, blocks) in [(None, 3), (Some(0), 2), (Some(6), 2)] {
             let row = measured(3, 11, stopped).expect("two blocks are enough");
-            assert_eq!((row.blocks, row.harness_cpu_us_per_s), (blocks, 2_000), "{stopped:?}");
+            assert_eq!((row.blocks, row.blocks_left_out), (blocks, 3 - blocks), "{stopped:?}");
+            assert_eq!(row.harness_cpu_us_per_s, 2_000, "{stopped:?}");
             assert!((row.step_ratio - 1.1).abs() < 1e-9, "{stopped:?}: {row:?}");
         }
         let error = measured(2, 11, Some(5)).expect_err("one is left").to_string();

@@ -76,7 +76,7 @@ fn the_doctor_watches_as_often_as_it_is_told() {
     // at most two more: one at its start, and a late one from before.
     assert!(row.fast_reads_per_s > 0.0 && row.fast_reads_per_s <= 7.0, "{row:?}");
     // A block in which the job was stopped for a whole stretch is left out.
-    assert!(row.step_ratio > 0.0 && (2..=3).contains(&row.blocks), "{row:?}");
+    assert!(row.step_ratio > 0.0 && row.blocks >= 2 && row.blocks + row.blocks_left_out == 3, "{row:?}");
     assert!(door.run("r").end().expect("end.toml reads back").is_some());
     for (wrong, complaint) in [
         ("doctor --fast-hz 5", "--overhead"),

@@ -26,7 +26,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         output::print(rows::to_json(&row))?;
     } else {
         output::print(format_args!(
-            "{} on {}, read {} times a second: watched / not watched {:.4} ({:.4} to {:.4}, 95 %, {} blocks){}; \
+            "{} on {}, read {} times a second: watched / not watched {:.4} ({:.4} to {:.4}, 95 %, {} blocks{}){}; \
              the harness uses {:.2} ms of CPU time a second",
             row.job,
             row.device,
@@ -35,12 +35,21 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             row.step_ratio_ci_lo,
             row.step_ratio_ci_hi,
             row.blocks,
+            left_out(&row),
             finding(&row),
             row.harness_cpu_us_per_s as f64 / 1e3,
         ))?;
     }
     output::note(format_args!("run: {}", trial.run.path().display()));
     Ok(Exit::Ok)
+}
+
+/// Says how many blocks the ratio leaves out, if any.
+fn left_out(row: &OverheadRow) -> String {
+    match row.blocks_left_out {
+        0 => String::new(),
+        count => format!("; {count} without a whole step in a stretch are left out"),
+    }
 }
 
 /// The remark for an interval that contains 1, and nothing otherwise.
@@ -66,6 +75,7 @@ mod tests {
                 job: String::new(),
                 device: String::new(),
                 blocks: 20,
+                blocks_left_out: 0,
                 stretch_s: 1.0,
                 step_ratio: f64::midpoint(lo, hi),
                 step_ratio_ci_lo: lo,

@@ -76,8 +76,11 @@ pub struct VerifyPlanRow {
 pub struct OverheadRow {
     pub job: String,
     pub device: String,
-    /// Number of blocks of four stretches: observed, unobserved, unobserved, observed.
+    /// Number of blocks of four stretches behind the ratio: observed, unobserved, unobserved, observed.
     pub blocks: u32,
+    /// Number of blocks that were left out, because the job finished no whole step in one of their stretches.
+    #[serde(default)]
+    pub blocks_left_out: u32,
     pub stretch_s: f64,
     /// Step time observed over step time unobserved, with its 95 % interval over blocks.
     pub step_ratio: f64,
@@ -194,6 +197,7 @@ mod tests {
             job: "a".into(),
             device: "cpu:0".into(),
             blocks: 20,
+            blocks_left_out: 1,
             stretch_s: 1.0,
             step_ratio: 1.001,
             step_ratio_ci_lo: 0.999,
