@@ -59,7 +59,7 @@ fn spin_on(core: u16, start: Option<&Barrier>) -> f64 {
         return f64::NAN;
     }
     let (began, mut turns, mut state) = (Instant::now(), 0u64, 1u64);
-    // A thread that the kernel does not run for a whole stretch has turns to divide by, too.
+    // At least one turn, also if the kernel does not run this thread for a whole stretch: the result divides by the turns.
     while turns == 0 || began.elapsed() < STRETCH {
         for _ in 0..10_000 {
             // A chain of dependent multiplications. The clock is read only once in ten thousand of them.

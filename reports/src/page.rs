@@ -28,8 +28,8 @@ const STYLE: &str = include_str!("../assets/page.css");
 pub enum Links<'a> {
     /// In the folder of the page.
     Files,
-    /// On the server that shows a run while it goes on, which makes no pictures. The page asks it whether the files are still in the
-    /// state of which it was made.
+    /// The page of `report serve`, which has no pictures. `state` is the fingerprint of the files that the page shows. The page polls
+    /// the server and reloads when the fingerprint differs.
     Server { state: &'a str },
 }
 
@@ -40,7 +40,7 @@ struct Page<'a> {
     policy: String,
     style: String,
     script: &'static str,
-    /// The state of the files of which a page on a server was made.
+    /// The fingerprint of the files that a served page shows; `None` for a page in a file.
     live_state: Option<&'a str>,
     version: &'static str,
     runs: Vec<RunOnPage<'a>>,

@@ -166,7 +166,7 @@ pub fn torch_bin() -> Option<PathBuf> {
     found.then_some(bin)
 }
 
-/// Whether this test may use the cores 0 to `count` - 1, or a recorded skip.
+/// Returns whether this process may run on cores 0 to `count` - 1. If not, records that the test is skipped.
 pub fn has_cores(count: usize) -> bool {
     let allowed = sched_getaffinity(None).expect("the kernel says which cores there are");
     let has_all = (0..count).all(|core| allowed.is_set(core));

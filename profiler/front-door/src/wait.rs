@@ -1,5 +1,5 @@
-//! Waiting in tests. A test waits for what it needs to see, and never for a time in which that should have happened: how long a
-//! busy machine takes is unknown. `scripts/check` refuses sleeping anywhere else in a test.
+//! Waiting in tests. A test polls for the event that it needs. It never sleeps for the time that the event should take, because a busy
+//! machine may take longer. `scripts/check` refuses a sleep anywhere else in a test.
 
 use std::{
     fmt::Debug,
@@ -7,13 +7,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A time that only a hanging program takes, on a machine whose cores are all busy.
+/// The time-out of every wait. Even on a machine whose cores are all busy, only a hanging program exceeds it.
 pub const LONG: Duration = Duration::from_secs(120);
 
-/// Looks until `look` returns `Ok`, and returns what it found. `Err` has what was seen instead.
+/// Polls `look` until it returns `Ok`, and returns the value. An `Err` holds the current state, for the panic message.
 ///
 /// # Panics
-/// After [`LONG`], with what was seen last.
+/// `look` still returns `Err` after [`LONG`]. The message has the last `Err`.
 pub fn wait_for<T, S: Debug>(what: &str, mut look: impl FnMut() -> Result<T, S>) -> T {
     let began = Instant::now();
     loop {
@@ -25,16 +25,16 @@ pub fn wait_for<T, S: Debug>(what: &str, mut look: impl FnMut() -> Result<T, S>)
     }
 }
 
-/// Looks until a condition holds.
+/// Polls until a condition holds.
 ///
 /// # Panics
-/// After [`LONG`].
+/// The condition does not hold after [`LONG`].
 pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     wait_for(what, || if holds() { Ok(()) } else { Err("it does not hold") });
 }
 
-/// Lets time pass in which nothing must happen, or in which a clock must go on. `why` is for the reader: nothing else would
-/// end this wait. A test that needs something to have happened afterwards waits for it with [`wait_for`].
+/// Sleeps in a test whose subject is time itself: nothing may happen during the sleep, or a clock must advance. `why` tells the reader
+/// which. A test that needs an event uses [`wait_for`].
 pub fn let_pass(time: Duration, why: &str) {
     assert!(!why.is_empty(), "a reason is given");
     sleep(time);

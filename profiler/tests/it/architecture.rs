@@ -107,7 +107,7 @@ fn every_member_of_the_workspace_has_its_arrows_written_down() {
     }
 }
 
-/// No crate that must work without libtorch links it, and what is built unless torch-worker is named leaves torch-worker out.
+/// Only torch-worker links libtorch, and torch-worker is no default member.
 #[test]
 fn libtorch_stays_outside() {
     for (folder, _) in ARROWS.iter().filter(|(folder, _)| *folder != "workloads/torch") {
@@ -129,8 +129,8 @@ fn libtorch_stays_outside() {
     assert_eq!(list("default-members"), members);
 }
 
-/// With torch-worker, each dependency of `schema` has the features that it has without: otherwise cargo would build it, and all crates
-/// of the harness, a second time.
+/// Building torch-worker changes no feature of a dependency of `schema`. Otherwise cargo would build `schema`, and with it the whole
+/// harness, a second time.
 #[test]
 fn one_set_of_features() {
     let features = |scope: &[&str]| -> BTreeSet<String> {
@@ -146,7 +146,7 @@ fn one_set_of_features() {
     assert_eq!(features(&[]), features(&["--workspace"]));
 }
 
-/// What a command prints, without the marks of packages that were printed before.
+/// The lines of a command's output. `cargo tree` marks repeated packages with `(*)`, which is removed.
 fn lines(command: &mut Command) -> BTreeSet<String> {
     let output = command.output().expect("cargo starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -91,7 +91,7 @@ fn all_reduces_go_through_launches_of_a_run() {
     assert_eq!(sizes, [1 << 10, 4 << 20]);
     for row in &found.all_reduce {
         assert_eq!((&row.devices, row.collectives, row.repeats), (&found.pool, Collectives::Gloo, 2));
-        // A link of 10 GB/s with a latency of 50 us. It sleeps at least this long; the rest depends on the machine.
+        // The stand-in link has 10 GB/s and a latency of 50 us. It sleeps for at least this time.
         assert!(row.time_ns.value >= 1_000 * (50 + row.bytes / 10_000), "{row:?}");
         let algorithm = (row.bytes as f64 / (row.time_ns.value as f64 / 1e9)).round() as u64;
         assert_eq!(
@@ -129,8 +129,8 @@ fn parts_on_cores() -> Vec<Switch> {
     Switch::ALL.iter().copied().filter(|part| !is_of_cuda(part)).collect()
 }
 
-/// What the events of a launch say of its release after 4 steps and its hold after 8: the longest that the release took, and the
-/// shortest and the longest that the hold took, ns. `None` for a launch of fewer steps.
+/// Bounds from the events of a launch that is released after 4 steps and held after 8: the maximum time of the release, and the minimum
+/// and maximum time of the hold, ns. `None` if the launch did fewer steps.
 fn release_and_hold(run: &RunDir, launch: &str) -> Option<[u64; 3]> {
     let spec = run.spec(launch).expect("it was written");
     let read = |rank| events::read(&run.events_path(launch, rank), rank).expect("they are whole");
@@ -150,7 +150,7 @@ fn release_and_hold(run: &RunDir, launch: &str) -> Option<[u64; 3]> {
         _ => None,
     });
     let (began, ended) = (step(4).map(|(start, _)| start).max()?, step(7).map(|(_, end)| end).max()?);
-    // The harness orders a release when it has seen the rest before, and a pause when it has seen the one after.
+    // The harness commands the release after it sees the first rest, and the pause after it sees the second.
     Some([began - held(4)?, held(8)? - ended, paused.min()? - ended].map(|time| time.0))
 }
 
@@ -208,7 +208,7 @@ fn a_restart_is_done_for_real_and_has_all_its_parts() {
             (of(Switch::Hold), of(Switch::Release)),
             "what a simulation takes"
         );
-        // A geometric mean of sums is at least the sum of the geometric means, each of which is rounded.
+        // The geometric mean of sums is at least the sum of the geometric means (superadditivity). Each mean is rounded.
         let holds = |sum: u64, parts: &[u64]| sum + 2 >= parts.iter().sum::<u64>();
         let both = [held, paused, stopped].map(|row| cost(row).both_ns.value);
         let answers = [of(Switch::PauseAnswer), of(Switch::ResumeAnswer)];
@@ -276,7 +276,7 @@ fn a_budget_that_is_spent_leaves_the_rest_out_and_says_so() {
     assert!(found.not_measured.iter().all(|row| row.reason.contains("--budget")), "{found:?}");
 }
 
-/// Whether the run `r` has had several launches.
+/// Returns whether the run `r` has more than one launch.
 fn has_launches(door: &Door) -> bool {
     door.path("r/events").read_dir().is_ok_and(|events| events.count() > 2)
 }

@@ -23,7 +23,7 @@ fn catalogs(door: &Door) -> &'static str {
     "--catalog a.toml --catalog b.toml --device cpu:0"
 }
 
-/// The time from the barrier of the visit of a launch to the first order to leave.
+/// The time from a visit's barrier to its first command to leave.
 fn visit_of(run: &RunDir, launch: &str) -> Window {
     let seat = run.spec(launch).expect("it reads").seat.expect("it is of a group");
     let visit = run.visit(&seat.visit).expect("it reads").expect("it is over");
@@ -31,7 +31,7 @@ fn visit_of(run: &RunDir, launch: &str) -> Window {
     Window { start: start.expect("it had a barrier"), end: end.expect("it is over") }
 }
 
-/// The number of steps of a launch that ended in its visit.
+/// The number of a launch's steps that ended between the barrier and the end of its visit.
 fn steps_together(run: &RunDir, launch: &str) -> usize {
     let visit = visit_of(run, launch);
     let lines = events::read(&run.events_path(launch, 0), 0).expect("they are whole");
@@ -39,7 +39,7 @@ fn steps_together(run: &RunDir, launch: &str) -> usize {
     lines.iter().filter(|line| matches!(line.event, Event::Step(_)) && is_inside(line.mono_ns)).count()
 }
 
-/// Replaces the readings of processes by some in which each of these jobs used a core for one in so many parts of its time.
+/// Replaces the process readings by readings in which a job named in `one_in` uses one part in `n` of a core.
 fn use_cpu(run: &RunDir, one_in: &[(&str, u64)]) {
     let template: HostSample =
         rows::from_json(r#"{"mono_ns": 0, "end_mono_ns": 0, "launch": "", "rank": 0}"#).expect("a reading");
@@ -98,7 +98,7 @@ fn a_pair_is_measured_between_its_members_alone() {
         assert_eq!((row.group.as_deref(), row.sharing.to_string().as_str()), (Some(group), "time-slice"));
         let steps = steps_together(&run, &row.launch);
         assert!(steps >= 60 && (1..=steps as u64).contains(&row.steps_used), "{steps} steps: {row:?}");
-        // A step takes at least the time that it sleeps and works, however busy the machine is.
+        // A step takes at least its sleep and its work. A busy machine only makes it longer.
         let step_ns = if row.workload == "light" { 2_000_000 } else { 3_000_000 };
         let window_ns = row.window_ns.expect("it stepped");
         let longest_ns = visit_of(&run, &row.launch).length().0;
@@ -142,7 +142,7 @@ fn rates_under_turns_are_over_the_window_and_have_no_tail() {
     assert_eq!((together.len(), alone.len()), (4, 4));
     for row in &rows {
         let window_s = Nanos(row.window_ns.expect("it stepped")).as_secs_f64();
-        // It is rounded to three decimals.
+        // The column is rounded to three decimals.
         let rate = row.samples_per_s.expect("a batch has 8 samples");
         assert!((rate - (8 * row.steps_used) as f64 / window_s).abs() < 1e-3, "{row:?}");
         let steps_s = Nanos(row.step_ns_mean.expect("it stepped")).as_secs_f64() * row.steps_used as f64;
@@ -271,7 +271,7 @@ fn a_member_that_dies_contaminates_the_others() {
     let options = catalogs(&door);
     // The second start is the one beside the other job.
     let script = "n=$(cat starts 2>/dev/null); echo $n. > starts; sleep 0.2; [ \"$n\" != . ]";
-    // The visit waits for the program for six seconds.
+    // The visit's time-out is three times `--seconds`: 6 s.
     let mut command = door.command(&format!("colocate light {options} --seconds 2 --repeats 1 --out r"));
     let status = command.args(["--cmd", &format!("sh -c '{script}'")]).status().expect("profile starts");
     assert_eq!(status.code(), Some(1));
@@ -571,7 +571,7 @@ fn a_visit_without_time_in_which_all_were_steady_says_so_in_the_rows_of_all() {
 fn a_program_that_did_not_come_to_its_end_beside_the_others_has_no_time() {
     let door = crate::door();
     let options = catalogs(&door);
-    // The visit waits for the program for six seconds.
+    // The visit's time-out is three times `--seconds`: 6 s.
     let mut command =
         door.command(&format!("colocate light {options} --seconds 2 --repeats 1 --out r --cmd"));
     assert_eq!(command.arg("sleep 1.5").status().expect("profile starts").code(), Some(0));

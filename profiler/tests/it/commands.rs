@@ -113,7 +113,7 @@ fn a_launch_goes_on_from_a_checkpoint_or_says_why_it_cannot() {
     let Some(RigEvent::Said { at, event: Event::Ready(ready), .. }) = bench.seen.last() else {
         panic!("it was just said: {:?}", bench.seen)
     };
-    // The worker measured both between the request and its event.
+    // The worker measures both between the request and the event.
     let longest = *at - asked;
     let restored = ready.restore_ns.expect("it restored");
     assert!(Nanos::ZERO < restored && restored <= longest, "{restored} of {longest}");

@@ -72,10 +72,10 @@ fn the_doctor_watches_as_often_as_it_is_told() {
         "doctor --overhead --job synthetic-sleep --device cuda:0 --blocks 3 --fast-hz 5 --out r --json";
     let out = doctor(&door, arguments);
     let row: OverheadRow = rows::from_json(&out).expect("a row of the schema");
-    // The device's default is 25 readings per second. A busy machine makes fewer than requested. A stretch of a second or more has
-    // at most two more: one at its start, and a late one from before.
+    // The device's default is 25 readings per second, and a busy machine makes fewer. A stretch holds at most two more than its length
+    // allows: one at its start, and one late reading from before.
     assert!(row.fast_reads_per_s > 0.0 && row.fast_reads_per_s <= 7.0, "{row:?}");
-    // A block in which the job was stopped for a whole stretch is left out.
+    // The row leaves out a block if the job was stopped for a whole stretch.
     assert!(row.step_ratio > 0.0 && row.blocks >= 2 && row.blocks + row.blocks_left_out == 3, "{row:?}");
     assert!(door.run("r").end().expect("end.toml reads back").is_some());
     for (wrong, complaint) in [

@@ -76,7 +76,7 @@ fn a_driver_that_does_not_come_back_is_told_by_a_code_of_its_own() {
     let hangs = "util_percent = { error = \"hangs\", error_after_calls = 3, start = 97 }";
     let script = fake_driver::H200.replace("util_percent = { start = 97 }", hangs);
     let library = fake_driver::install(&door.path(""), &script).expect("the folder is writable");
-    // The job trains for three seconds, so that the sampler reads the device meanwhile.
+    // The job trains for three seconds, during which the sampler reads the device.
     let mut command = door.command("single synthetic-sleep --device cuda:0 --steps 300 --repeats 1 --out r");
     let output = command.env("TANDEM_NVML", &library).output().expect("profile starts");
     let said = Said::of(&output);

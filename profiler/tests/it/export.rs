@@ -27,7 +27,7 @@ fn two_runs() -> Door {
         "broken",
         "step_us = 1000, busy_percent = 0, fault = { out-of-memory = { after_steps = 3 } }",
     );
-    // At least half of the steps count, and an interval needs 30.
+    // At least half of the steps are steady, and an interval needs 30.
     let common = "--device cpu:0 --steps 60 --repeats 2 --catalog mine.toml --catalog broken.toml";
     door.exits(1, &format!("single one-ms --batch 8,16 --plan dp1,dp2-zero1 {common} --out one"));
     door.exits(1, &format!("single one-ms broken {common} --out two"));
@@ -168,7 +168,7 @@ fn a_seat_has_the_steps_of_all_of_its_launches_and_its_row_is_made_from_some() {
             "of a single block they are the same: {slowdown} {in_block}"
         );
         assert!(row.step_ns_alone.is_some());
-        // A window may be shorter than the time between two readings of its device.
+        // A window may be shorter than the device's sampling period.
         let alone = measured.iter().filter(|other| other.group.is_none() && other.job == row.job);
         let used: Vec<f64> = alone.filter_map(|other| other.device_util_percent_mean).collect();
         let mean = (!used.is_empty()).then(|| used.iter().sum::<f64>() / used.len() as f64);

@@ -36,7 +36,7 @@ fn a_wrong_protocol() {
 
 #[test]
 fn a_hang() {
-    // The good job may be stopped for a while, too.
+    // The kernel may also stop the good job for a while.
     let options = "--device cpu:0 --heartbeat 10s";
     let (kind, detail) = row_of_job("{ hang = { after_steps = 3 } }", "faulty", options);
     assert_eq!(kind, ErrorKind::Hung, "{detail}");

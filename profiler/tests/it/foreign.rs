@@ -24,8 +24,8 @@ def train(steps=None):
         optimizer.step()
 "#;
 
-/// Waits until so many processes of a launch have come here. The harness knows a process from its first step on, so each takes one
-/// step before: then a launch does not end while one of them is not known.
+/// `meet(n)` waits until n processes of a launch have called it. Each process does a step before, because the harness knows a process
+/// from its first step on. So the launch ends only after the harness knows all of them.
 pub(crate) const MEET: &str = r#"
 def meet(processes):
     place = os.environ["WORKER_CONTROL"].replace("/", "-") + "-"
@@ -34,7 +34,7 @@ def meet(processes):
         time.sleep(0.001)
 "#;
 
-/// Prints a line, and waits until the harness has read it as the end of a step: then the file of events has a line for each.
+/// `show` prints a line and waits until the harness has read it, which the number of lines in the event file tells.
 const SHOW: &str = r#"
 import glob
 shown = 0
@@ -80,7 +80,7 @@ fn exits(code: i32, door: &Door, arguments: &str, program: &[&str]) -> Said {
     said
 }
 
-/// The command with its errors in a file of its folder, which can be read while it runs.
+/// Redirects stderr of a command to a file, which the test reads while the command runs.
 fn into_file(command: &Command, file: &str) -> Command {
     let mut shell = Command::new("sh");
     shell.args(["-c", &format!("exec \"$@\" 2> {file}"), "sh"]).arg(command.get_program());
@@ -164,7 +164,7 @@ while True:
     let row = row(&door);
     assert_eq!((row.status, row.timing), (Status::Ok, Some(Timing::HookDeviceEvent)));
     assert!(row.steps_total >= 40, "{row:?}");
-    // The time of its device is a number of PyTorch, of seconds since the machine was started.
+    // PyTorch gives the device's time as a float, in seconds since the machine started.
     assert!(row.step_ns_median >= Some(5_999_000), "{row:?}");
     assert_eq!(row.peak_memory_bytes, Some(30), "what its allocator says");
     let events = events_of(&door, &row.launch, 0);
@@ -258,7 +258,7 @@ fn steps_are_found_in_the_output() {
         .collect();
     let (count, sum) = (lengths.len(), lengths.iter().sum::<u64>());
     assert_eq!(count, 59, "it is not known when the first began");
-    // A line may come while the harness reads, and is then seen as early as that read began.
+    // The harness stamps a line that arrives during a read with the time at which the read began.
     assert!((58 * 5_000_000..=row.wall_ns.expect("it ended")).contains(&sum), "{sum} of {row:?}");
 }
 
@@ -277,7 +277,7 @@ fn a_program_that_shows_its_steps_is_ended_when_there_are_enough() {
 #[test]
 fn output_that_comes_in_blocks_is_said() {
     let door = crate::door();
-    // The harness has read a block before the next one comes: one line of events for the first, and four for another.
+    // The program prints a block only after the harness has read the one before. The first block has one event, each later one four.
     let script = "for events in 1 5 9; do
     printf 'step\\nstep\\nstep\\nstep\\n'
     until [ $(cat r/events/*.jsonl | wc -l) -ge $events ]; do sleep 0.01; done
@@ -517,7 +517,7 @@ fn a_second_process_that_trains_is_warned_of_and_takes_no_turns() {
 
 #[test]
 fn a_program_with_pytorch_and_no_optimizer_step_is_told_how_to_show_its_steps() {
-    // Where lines end steps, the harness has read the first one before the others come.
+    // Where lines mark steps, the program prints the others after the harness has read the first.
     let program = "for i in range(30):
     time.sleep(0.01)
     print('batch', i, flush=True)
@@ -559,7 +559,7 @@ fn a_program_that_shows_its_steps_stands_beside_a_job() {
             (row.step_ns_alone.expect("it stepped"), row.step_ns_together.expect("it stepped"));
         let slowdown = row.slowdown.expect("both are known");
         assert!((slowdown * alone as f64 / together as f64 - 1.0).abs() < 1e-3, "{row:?}");
-        // A step of the job sleeps for 10 ms; how soon a line of the program is read depends on the machine.
+        // A step of the job sleeps for 10 ms. When the harness reads the program's line depends on the machine.
         assert!(row.timing == Some(Timing::Scraped) || alone.min(together) >= 10_000_000, "{row:?}");
     }
     assert!(found.iter().any(|row| row.timing == Some(Timing::Scraped)), "{found:?}");

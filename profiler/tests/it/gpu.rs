@@ -15,10 +15,10 @@ use schema::{
     units::Nanos,
 };
 
-/// A column of readings.
+/// A column of `devices.csv`.
 type Gauge = fn(&DeviceSample) -> Option<f64>;
 
-/// The windows of the steps that a row is made from: one for each time in which the job was not held.
+/// The windows of steady steps behind a row: one for each interval in which the job was not held.
 fn windows(run: &RunDir, row: &Measurement) -> Vec<Window> {
     let [launch] = &derive::steps_of(run, row).expect("its events are whole")[..] else {
         panic!("one launch")
@@ -59,7 +59,7 @@ fn a_gpu_s_counters_reach_the_row() {
     let has_counters =
         |row: &DeviceSample| row.energy_mj.is_some() && row.pcie_rx_bytes.and(row.pcie_tx_bytes).is_some();
     assert!(of_tier(Tier::Fast).any(has_counters), "{samples:?}");
-    // The driver updates this counter ten times a second, so that a window of less than a second does not tell its growth.
+    // The driver updates this counter ten times a second, too rarely for a window shorter than one second.
     assert_eq!(row.energy_mj, grown(|row| row.energy_mj, Nanos::SECOND));
     // On a busy machine the sampler may be too late for counters that wrap.
     let times = || of_tier(Tier::Fast).map(|row| (row.mono_ns, row.end_mono_ns));
@@ -71,7 +71,7 @@ fn a_gpu_s_counters_reach_the_row() {
     for counter in [row.energy_mj, row.pcie_rx_bytes, row.pcie_tx_bytes] {
         assert_ne!(counter, Some(0), "{row:?}");
     }
-    // A gauge has its constant value if it was read while the steps were taken.
+    // A gauge is constant here. It is empty if no reading fell into the window.
     let gauges: [(Tier, Gauge, Option<f64>, f64); 4] = [
         (Tier::Fast, |row| row.util_percent, row.device_util_percent_mean, 97.0),
         (Tier::Gpm, |row| row.sm_util_percent, row.sm_util_percent, 88.0),
@@ -122,7 +122,7 @@ fn mfu_is_what_the_steps_of_the_row_make_of_the_peak_of_their_arithmetic() {
     let window_s = row.window_ns.expect("it has steps") as f64 / 1e9;
     let expected = 100.0 * (8 * FLOPS_PER_SAMPLE * row.steps_used) as f64 / window_s / 67e12;
     let mfu = row.mfu_percent.expect("the chip is known");
-    // It is rounded to two decimals. Steps of 10 ms are 24 %, and less where the machine is busy.
+    // MFU is rounded to two decimals: 24 % at 10 ms a step, less on a busy machine.
     assert!((mfu - expected).abs() < 0.006 && expected > 0.1, "{mfu} for {expected}");
     assert_eq!(row.mfu_arithmetic, Some(Arithmetic::Fp32));
     let summary = &door.summaries("r")[0];
@@ -213,7 +213,7 @@ fn a_device_that_is_lost_is_a_warning_and_the_run_goes_on() {
     let door = crate::door();
     let script = fake_driver::H200.replacen("[[device]]", "[[device]]\nlost_after_calls = 400", 1);
     let library = fake_driver::install(&door.path(""), &script).expect("the folder is writable");
-    // The program runs until it is on file that the device is lost.
+    // The program runs until `devices.csv` reports the lost device.
     let mut command = door.command("single --device cuda:0 --repeats 1 --out r --");
     command.args(["sh", "-c", "until [ -e lost ]; do sleep 0.05; done"]).env("TANDEM_NVML", &library);
     let mut profile = Background::start(command);

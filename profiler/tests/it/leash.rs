@@ -80,7 +80,7 @@ impl Leash {
         self.process.id() as i32
     }
 
-    /// Waits until the processes below the leash are those with these names.
+    /// Waits until exactly these programs run below the leash.
     fn family(&self, names: &[&str]) -> Vec<Process> {
         family(self.pid(), names)
     }
@@ -94,8 +94,8 @@ impl Leash {
     }
 }
 
-/// Waits until the processes below `root` are those with these names, in alphabetical order: a shell that starts programs is then
-/// done with it. A handle stays with its process, whatever later gets the same number.
+/// Waits until exactly these programs, in alphabetical order, run below `root`, so that no shell is still starting one. Returns handles,
+/// which stay valid when the kernel reuses a process id.
 pub(crate) fn family(root: i32, names: &[&str]) -> Vec<Process> {
     wait_for("the family is complete", || {
         let below = descendants(root).into_iter().filter_map(|id| Process::new(id.pid).ok());
@@ -106,12 +106,12 @@ pub(crate) fn family(root: i32, names: &[&str]) -> Vec<Process> {
     })
 }
 
-/// Whether a process is listed. A zombie is, too, and counts as left behind.
+/// Returns whether `/proc` lists the process. A zombie is listed and counts as left behind.
 pub(crate) fn is_listed(process: &Process) -> bool {
     process.stat().is_ok()
 }
 
-/// Whether a process has not ended. A zombie has, and waits for its adoptive parent.
+/// Returns whether the process still runs. A zombie has ended.
 pub(crate) fn is_alive(process: &Process) -> bool {
     process.stat().is_ok_and(|stat| !matches!(stat.state, 'Z' | 'X'))
 }
@@ -157,7 +157,7 @@ fn orphans_that_end_are_reaped_while_the_program_runs() {
     let mut leash = Leash::shell("setsid --fork true; setsid --fork true; echo up; exec sleep 1000");
     leash.program();
     leash.wait_for_output();
-    // Both have been orphans of the leash by now.
+    // The leash has adopted both by now.
     let children = || {
         let stats = all_processes().unwrap().filter_map(|process| process.ok()?.stat().ok());
         stats.filter(|stat| stat.ppid == leash.pid()).count()

@@ -95,7 +95,7 @@ fn a_harness_that_is_killed_leaves_nothing_behind() {
         .spawn()
         .unwrap();
     let output = BufReader::new(harness.stdout.take().unwrap());
-    // A test that runs alone in its process has its name in front of its first line.
+    // With one test thread, libtest prints the test's name before its first line.
     let leashes: Vec<i32> = output
         .lines()
         .filter_map(|line| line.unwrap().split_once("leash ").map(|(_, pid)| pid.parse().unwrap()))

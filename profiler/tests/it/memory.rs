@@ -191,7 +191,7 @@ fn out_of_bounds(bin: &Path, workload: &str, batches: &str, plans: &str, pool: &
 #[test]
 fn the_estimate_is_near_the_peak_under_plans_of_two_workloads() {
     let Some(bin) = torch_bin() else { return };
-    // All plans take minutes, and without AVX-512, where a step in bf16 takes seconds, half an hour.
+    // All plans take minutes. Without AVX-512 a step in bf16 takes seconds, and all plans half an hour.
     let is_slow = std::env::var_os("TANDEM_SLOW").is_some_and(|value| value == "1");
     let few = ["dp1,ga4,ga8,gc,ga4-gc,bf16", "dp1,ga2,ga4,gc,ga2-gc,ga4-gc"];
     let plans = if is_slow { ["all"; 2] } else { few };

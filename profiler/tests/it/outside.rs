@@ -16,8 +16,8 @@ use crate::{
     rig::{stop, wait_for_state},
 };
 
-/// Waits in a shell until the harness has seen the first step of this launch: until then the launch has an event file, and it is
-/// empty. No step is known before, because it is not known when the first one began.
+/// A shell command that waits until the harness has read the first line of this launch, which creates the first event. Before that the
+/// event file is empty. The first line ends no step, because nothing marks where a step began.
 pub(crate) const UNTIL_HEARD: &str = "until [ -z \"$(find r/events -size 0)\" ]; do sleep 0.01; done";
 
 #[test]
@@ -159,7 +159,7 @@ fn a_program_that_has_failed_when_its_time_is_over_is_no_success() {
         fs::write(go, "").expect("the folder is writable");
         wait_for_state(program, 'Z');
         bench.rig.remove(job, Leave::AtBoundary);
-        // One thread has all launches, so that the order has been given when a later launch has ended.
+        // One thread serves all launches. When a later launch has ended, this thread has given the command.
         let later = bench.add_command(&["true"], PATIENT);
         bench.until_ended(later);
         kill_process(Pid::from_raw(leash).expect("a process"), Signal::CONT).expect("it is ours");
@@ -187,7 +187,7 @@ fn a_program_that_answers_the_signal_with_a_code_of_its_own_did_what_it_was_told
 #[test]
 fn a_program_that_computes_between_two_steps_is_not_hung_and_one_that_waits_is() {
     let steps = "i=0; while [ $i -lt 20 ]; do echo step $i; i=$((i+1)); done";
-    // For longer than the heartbeat and the look that follows it.
+    // Longer than the heartbeat time-out and the observation after it.
     let compute = "(sleep 5; touch go) & until [ -e go ]; do :; done";
     for (between, code, err) in [(compute, 0, None), ("sleep 1000", 1, Some(ErrorKind::Hung))] {
         let door = crate::door();

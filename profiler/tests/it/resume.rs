@@ -6,10 +6,10 @@ use schema::rows::{self, ErrorKind, Measurement};
 
 const GRID: &str = "single synthetic-sleep --plan dp1,ga2 --device cpu:0 --steps 25 --repeats 2";
 
-/// The second launch of this program waits, with a file `holds`, for a file `go`.
+/// The second launch of this program creates the file `holds` and waits for the file `go`.
 const HOLD: &str = "[ -e ran ] && touch holds && until [ -e go ]; do sleep 0.01; done\ntouch ran\n";
 
-/// A run of [`GRID`] and a program, which is in its second block and stays there until there is a file `go`.
+/// Starts a run of [`GRID`] and a program. Returns in the second block, where the program waits for the file `go`.
 fn held(door: &Door) -> Background {
     door.write("hold", HOLD);
     let mut command = door.command(&format!("{GRID} --out r"));

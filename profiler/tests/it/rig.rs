@@ -32,7 +32,7 @@ pub(crate) fn wait_for_state(pid: i32, state: char) {
     });
 }
 
-/// Stops a process and waits until it stands still.
+/// Sends SIGSTOP and waits until the process is stopped.
 pub(crate) fn stop(pid: i32) {
     send(pid, Signal::STOP);
     wait_for_state(pid, 'T');
@@ -139,7 +139,7 @@ fn every_fault_has_its_kind_and_the_rig_goes_on() {
         assert_eq!(end.err, Some(kind), "{fault:?}: {end:?}");
         let detail = end.err_detail.unwrap();
         let said = bench.said(job);
-        // A worker may need longer to its hello than this job has to be ready.
+        // The worker's `hello` may come after the start-up time-out of this job.
         let is_greeted = said.iter().any(|event| matches!(event, Event::Hello(_)));
         let is_late = fault == Fault::NeverReady && !is_greeted;
         let words = if is_late { "did not say hello for " } else { words };
@@ -152,7 +152,7 @@ fn every_fault_has_its_kind_and_the_rig_goes_on() {
         assert!(!detail.contains(bench.dir.path().to_str().unwrap()), "{fault:?}: {detail}");
         let done = match fault {
             Fault::CrashBeforeHello | Fault::WrongProtocol | Fault::NeverReady => 0,
-            // It may be taken for hung before.
+            // The harness may find the job hung first.
             Fault::Hang { .. } => steps_on_file(&bench.run, job),
             _ => after_steps,
         };
@@ -163,7 +163,7 @@ fn every_fault_has_its_kind_and_the_rig_goes_on() {
     assert_eq!(bench.until_ended(job).err, None);
 }
 
-/// The number of steps that a launch has written down.
+/// The number of steps in a launch's event file.
 fn steps_on_file(run: &RunDir, job: Member) -> u64 {
     let mut lines = Vec::new();
     let file = run.events_path(&format!("{:04}-test", job.0 + 1), 0);
@@ -197,7 +197,7 @@ fn a_rank_that_dies_ends_the_others() {
     assert_eq!(told.rendezvous, Some(bench.run.rendezvous_path("0001-test")));
 }
 
-/// The others are in steps of an hour, and do not notice by themselves; nor does any limit of time end them.
+/// The other ranks are inside steps of an hour, notice nothing, and have no time-out.
 #[test]
 fn a_rank_that_is_killed_in_a_step_ends_the_launch_at_once() {
     let mut bench = Bench::new();

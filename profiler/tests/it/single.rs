@@ -77,12 +77,12 @@ fn half_a_core_is_measured_as_half_a_core() {
         let cpu_ms = reading.cpu_ns.expect("it was there") as f64 / 1e6;
         let done = ends.partition_point(|end| *end <= reading.mono_ns);
         let begun = 1 + ends.partition_point(|end| *end <= reading.end_mono_ns);
-        // The kernel may count in steps of 10 ms; a worker also starts, and writes events.
+        // The kernel may count CPU time in ticks of 10 ms. The worker also uses CPU time to start and to write events.
         let bounds = burnt_ms(done) - 20.0..=1.1 * burnt_ms(begun) + 200.0;
         assert!(bounds.contains(&cpu_ms), "{cpu_ms} ms of CPU time after {done} steps: {bounds:?}");
     }
 
-    // In readings of every millisecond it uses half of the time.
+    // In these readings, one every millisecond, the job uses half of a core.
     let (first, last) = (&readings[0], &readings[readings.len() - 1]);
     let times = (first.mono_ns.0..=last.mono_ns.0 + 1_000_000).step_by(1_000_000);
     let regular = times.map(|at| HostSample {
@@ -98,7 +98,7 @@ fn half_a_core_is_measured_as_half_a_core() {
     assert!((2 * cpu_ns).abs_diff(window_ns) <= window_ns / 1000, "{row:?}");
 }
 
-/// The first and the last moment of each step of the only rank of a launch.
+/// The start and the end of each step of a launch with one rank.
 fn steps_of(run: &RunDir, launch: &str) -> Vec<(Nanos, Nanos)> {
     let lines = events::read(&run.events_path(launch, 0), 0).expect("events read");
     let step = |line: &EventLine| match &line.event {
@@ -257,7 +257,7 @@ fn two_ranks_step_together() {
     assert!((rate * step_s - 8.0).abs() < 0.1, "all ranks together work on the global batch");
 }
 
-/// A job with slow steps does not wait for the harness after each of them.
+/// The harness grants a job with slow steps its next step before the current one ends.
 #[test]
 fn a_slow_job_is_granted_its_next_step_before_it_has_done_the_present_one() {
     let door = crate::door();
@@ -269,7 +269,7 @@ fn a_slow_job_is_granted_its_next_step_before_it_has_done_the_present_one() {
     let run = door.run("r");
     let (control, said) = (run.control_path("0001-slow"), run.events_path("0001-slow", 0));
     wait_for("the step after the present one is granted", || {
-        // In this order: a step that ends between the two can only hide what was granted.
+        // The grant is read first: a step that ends between the two reads can only make the difference smaller.
         let granted = Grant::open(&control).map_or(0, |grant| grant.get());
         let mut lines = Vec::new();
         let read = EventReader::open(&said, 0).and_then(|mut reader| reader.poll(&mut lines));
@@ -299,8 +299,8 @@ fn neither_time_held_nor_what_comes_after_enough_is_measured() {
     let span = (used[used.len() - 1].1 - used[0].0).0;
     assert!(row.window_ns >= Some(stepped) && row.window_ns <= Some(span), "{stepped} to {span}: {row:?}");
 
-    // The same launch, as if it had been held for half a second after its second step, and had taken twenty slower steps after it
-    // was told to leave.
+    // The same launch with rewritten events: held for half a second after its second step, and twenty slower steps after the command to
+    // leave.
     let file = run.events_path(launch, 0);
     let lines = events::read(&file, 0).expect("events read");
     std::fs::remove_file(&file).expect("it was just read");

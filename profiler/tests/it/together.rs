@@ -1,7 +1,7 @@
 //! Groups on the rig: members that share a core, turns, and the effect of a member that leaves.
 //!
-//! How much of a core a member gets is up to the kernel and to whatever else runs. What is up to the harness is that all members are
-//! bound to the same core, that they run at once, and that each has the slices or the cgroup that its mode promises.
+//! The kernel and other load decide the share of a core that a member gets. The harness binds all members to one core, runs them at the
+//! same time, and gives each the time slice or the cgroup of the sharing mode. The tests check what the harness does.
 
 mod ends;
 mod turns;
@@ -149,7 +149,7 @@ impl Visits {
         }
     }
 
-    /// What a launch reports of its steps, with their ends.
+    /// The step events of a launch, each with the time at which the step ended.
     fn said_of_steps(&self, launch: &str) -> Vec<(Nanos, wire::Step)> {
         let lines = events::read(&self.bench.run.events_path(launch, 0), 0).unwrap();
         let step = |line: EventLine| match line.event {
@@ -165,7 +165,7 @@ impl Visits {
         all.filter(|(end, dur)| *end - *dur >= visit.barrier_mono_ns.unwrap()).collect()
     }
 
-    /// Asserts that two members took steps at the same time, and that both together used no more CPU time than one core has.
+    /// Asserts that the steps of two members overlap and that their CPU times add up to at most one core.
     fn assert_on_one_core_at_once(&self, visit: &Visit, jobs: [Job; 2]) {
         let of_seats = [0, 1].map(|seat| self.steps(visit, &visit.launches[seat][0]));
         let windows = of_seats.each_ref().map(|steps| -> Vec<Window> {
@@ -177,12 +177,12 @@ impl Visits {
         let all = || windows.iter().flatten();
         let (first, last) = (all().map(|step| step.start).min(), all().map(|step| step.end).max());
         let had_ms = (last.unwrap() - first.unwrap()).0 as f64 / 1e6;
-        // The clock of a core may run a little slower than the other one.
+        // The two clocks may run at slightly different rates.
         let burnt_ms = (burnt_ms(0) + burnt_ms(1)) as f64;
         assert!(burnt_ms <= 1.01 * had_ms, "{burnt_ms} ms of CPU time in {had_ms} ms");
     }
 
-    /// Looks at the processes of two members that never end, in the order of their seats, and then interrupts their visit.
+    /// Calls `look` with the process id of each of two endless members, in the order of their seats, and then interrupts the visit.
     fn look_at<T: Send>(&mut self, mode: &str, jobs: [Job; 2], look: impl Fn(i32) -> T + Sync) -> [T; 2] {
         let interrupt = Interrupt::default();
         let run = self.bench.run.clone();
@@ -216,7 +216,7 @@ fn steps_so_far(file: &Path) -> usize {
     lines.iter().filter(|line| matches!(line.event, Event::Step(_))).count()
 }
 
-/// The process of the only rank of a launch.
+/// The process id of a launch with one rank.
 fn process_of(run: &RunDir, launch: &str) -> i32 {
     let mut lines = Vec::new();
     EventReader::open(&run.events_path(launch, 0), 0).and_then(|mut reader| reader.poll(&mut lines)).unwrap();
@@ -276,7 +276,7 @@ fn a_job_has_the_core_while_another_sleeps() {
     visits.assert_all_ended_well(&visit);
     visits.assert_on_one_core_at_once(&visit, [sleeper, SPIN]);
     let other = visits.steps(&visit, &visit.launches[1][0]);
-    // It sleeps at the beginning of a step.
+    // A step begins with the sleep.
     let sleeps = visits.said_of_steps(&visit.launches[0][0]).into_iter().map(|(end, step)| {
         let start = end - step.dur_ns;
         Window { start, end: start + step.phases.unwrap().data_ns.unwrap() }

@@ -13,7 +13,7 @@ use schema::{
 };
 use statistics::median;
 
-/// The steps of the only rank of a launch.
+/// The steps of a launch with one rank.
 fn steps_of(run: &RunDir, launch: &str) -> Vec<Step> {
     let lines = events::read(&run.events_path(launch, 0), 0).expect("events read");
     let step = |line: EventLine| if let Event::Step(step) = line.event { Some(step) } else { None };
@@ -45,7 +45,7 @@ fn a_real_job_is_measured_with_its_phases_and_its_memory() {
         (phase(|phases| phases.backward_ns), row.backward_ns_median),
         (phase(|phases| phases.optimizer_ns), row.optimizer_ns_median),
     ];
-    // The rest of a step is the report of the step before. A busy machine may make it long now and then.
+    // Outside of its phases a step reports the step before. A busy machine makes some of these reports slow.
     let rests = steps.iter().enumerate().map(|(index, step)| {
         let sum: u64 = phases.iter().map(|(all, _)| all[index]).sum();
         let rest = step.dur_ns.0.checked_sub(sum).expect("phases are parts of a step, and no two overlap");
@@ -97,7 +97,7 @@ fn a_rank_that_is_killed_in_a_step_is_a_row_at_once_and_nothing_is_left() {
     }
     let Some(bin) = torch_bin() else { return };
     let door = crate::door();
-    // No limit of time ends the other rank.
+    // No time-out ends the other rank.
     let options = "--seconds 600 --repeats 1 --heartbeat 1h";
     let arguments = format!("single gpt2-mini@b4@dp2 --device cpu:0,cpu:1 {options} --out r");
     let mut command = door.command(&arguments);
@@ -177,7 +177,7 @@ fn all_reduces_and_restarts_of_real_jobs_are_calibrated() {
         assert_eq!(starts.len(), 2, "{job}: one in each repeat");
         let restore = geometric_mean(starts.iter().map(|[_, restore]| *restore));
         assert!((of(Switch::Restore).ns.value as f64 - restore).abs() <= 1.0, "{job}: {restore}");
-        // The kernel tells the age of a process in steps of 10 ms.
+        // The kernel counts the age of a process in ticks of 10 ms.
         let start = geometric_mean(starts.iter().map(|[age, restore]| (age - restore - 2e7).max(1.0)));
         assert!(of(Switch::Start).ns.value as f64 >= start, "{job}: {start}");
     }

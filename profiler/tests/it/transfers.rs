@@ -69,7 +69,7 @@ fn known_copies_are_timed_and_found_in_both_accounts() {
         assert!(is_near(Some(row.bytes_per_s), speed), "{row:?}");
         // The receiving counter wraps in the first copy that counts.
         assert!(is_near(row.counter_ratio, 1.03) && is_near(row.counter_ratio_ci_hi, 1.03), "{row:?}");
-        // The harness times windows of GPM, so that a host that stands still in between makes their sum wrong.
+        // The harness times the GPM windows. A pause of the host between two of them makes the sum wrong.
         assert!(row.gpm_ratio > Some(0.0), "{row:?}");
     }
 }

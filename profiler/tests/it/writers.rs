@@ -38,7 +38,7 @@ fn a_run_that_is_being_measured_is_derived_by_nobody_else_and_does_not_notice() 
     door.exits(0, "derive r");
     fs::remove_dir_all(door.path("r")).expect("it is ours");
 
-    // It would take hours.
+    // Uninterrupted, the calibration takes hours.
     let calibrate = "calibrate synthetic-sleep --parts restart --repeats 1000 --device cpu:0 --run r";
     let mut live = Background::start(door.command(calibrate));
     refused();

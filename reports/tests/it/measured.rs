@@ -133,8 +133,7 @@ fn the_report_and_the_trace_agree_on_times() {
         drawn.sort_by(|a, b| a.0.total_cmp(&b.0));
         drawn.dedup();
         assert_eq!(drawn.len(), of_launch.len(), "{name}");
-        // Times from the last end back, as the trace begins with the first reading of the device, and a step may have begun
-        // before that.
+        // Times count back from the last end. The trace begins with the first reading of the device, and a step may begin before it.
         let (last_drawn, (last_begin, last_length)) =
             (drawn[drawn.len() - 1].0, of_launch[of_launch.len() - 1]);
         for (drawn, (begin, length)) in drawn.iter().zip(of_launch).filter(|(_, (begin, _))| *begin > 0.0) {
@@ -148,7 +147,7 @@ fn the_report_and_the_trace_agree_on_times() {
     }
 }
 
-/// A run like `from` whose job had steps of about this time, which does not depend on what else the machine does.
+/// A copy of the run `from` with a rewritten summary, in which a step takes about this time.
 fn with_step_time(door: &Door, from: &str, name: &str, step_ns: u64) {
     fs::create_dir(door.path(name)).expect("the folder is writable");
     fs::copy(door.run(from).manifest_path(), door.path(name).join("manifest.toml")).expect("it was written");

@@ -270,7 +270,7 @@ fn a_model_that_cannot_be_used_is_refused_by_name() {
     }
 }
 
-/// The model says 50 ms, and steps take 5 ms. The last job ends when a file is there, so that the run does not end before.
+/// The model predicts 50 ms, and steps take 5 ms. The last job waits for a file, which keeps the run from ending.
 #[test]
 fn a_run_goes_on_with_the_model_that_it_was_begun_with() {
     let waits = "sh -c 'until test -e go; do sleep 0.02; done'";

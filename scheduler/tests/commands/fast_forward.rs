@@ -18,7 +18,7 @@ use crate::{
     run::{door, door_to_two, outcomes, run},
 };
 
-/// Any error of a window is allowed, because it says how busy the machine is.
+/// A window may have any error, because the error depends on the load of the machine.
 const FORWARD: &str = "--device cpu:0,cpu:1 --catalog catalog.toml --progress-every 2s --out r --fast-forward \
     --fast-forward-window 300ms --fast-forward-error 1000";
 
@@ -48,7 +48,7 @@ fn skipped(rows: &[Outcome]) -> u64 {
     rows.iter().map(|row| row.steps_skipped).sum()
 }
 
-/// A job takes as long as its steps take at least, of 5 ms each, and its run for no longer than its schedulers were there and has skipped.
+/// A job takes at least 5 ms for each step. Its run takes at most the lifetime of its schedulers and the time that was skipped.
 fn takes_its_time(row: &Outcome, from_s: f64, steps: u64, began: Instant, skips: &[Skip]) {
     let jct_s = row.jct_ns.expect("it is done") as f64 / 1e9;
     let least_s = from_s + 0.005 * steps as f64;
@@ -154,7 +154,7 @@ fn a_killed_scheduler_goes_on_from_a_checkpoint_with_skipped_steps() {
     takes_its_time(row, 0.0, 6000 + row.steps_lost, began, &skips(&run(&door)));
 }
 
-/// Starts a run that is held after it has reported steps, when a condition of the shell holds. The jobs have a core each.
+/// Starts a run that halts after it has reported steps and the shell command `condition` succeeds. Each job has its own core.
 fn held<'a>(door: &'a Door, options: &str, condition: &str) -> Held<'a> {
     let each = starts(&[(0, "dp1", &[0]), (1, "dp1", &[1])]);
     let command = door.command(&format!("run trace.csv {FORWARD} {options}"));
@@ -165,7 +165,7 @@ const HAS_SKIPPED: &str = "test $(wc -l < r/skips.csv) -gt 1";
 
 const ONE: &str = "name,submit_s,job,steps\na,0,short,6000\n";
 
-/// A run whose scheduler was killed after it had skipped steps and before it saved any. `None` on one core.
+/// A run whose scheduler was killed after it skipped steps and before it wrote a checkpoint. `None` on one core.
 fn killed() -> Option<Door> {
     let door = door_to_two(ONE)?;
     held(&door, "", HAS_SKIPPED).kill();
@@ -223,7 +223,7 @@ fn a_program_of_the_users_is_ended_after_its_last_step() {
     let [row] = &outcomes(&door)[..] else { panic!("one row") };
     assert_eq!(row.status, Status::Ok, "{row:?}");
     assert!(row.steps >= 1500 && row.steps_skipped > 0, "{row:?}");
-    // The steps before the first one that was seen have no event.
+    // Steps before the first observed step have no event.
     let run = run(&door);
     let launch = &run.launches().unwrap()[0];
     let mut lines = Vec::new();

@@ -42,7 +42,7 @@ fn losses(run: &RunDir, launch: &str, ranks: u32) -> Vec<f64> {
     of_steps.into_values().map(|of| of.iter().sum::<f64>() / of.len() as f64).collect()
 }
 
-/// The first job is interrupted under its last plan, with all that it did, and the other one has ended.
+/// Checks that the first job was interrupted under its last plan and lost no step, and that the other job ended.
 fn has_changed_twice(door: &Door, said: &str) {
     assert_eq!(plans(&run(door), 0), ["dp2", "dp1", "dp2"], "{said}");
     assert_eq!(plans(&run(door), 1), ["dp1"], "{said}");

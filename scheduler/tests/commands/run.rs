@@ -155,7 +155,7 @@ fn a_machine_that_is_slower_than_its_tables_is_told_of_while_the_run_goes_on() {
         said.err
     );
     let speed: Vec<MachineSpeed> = rows::read(&run(&door).speed_path()).expect("speed.csv reads back");
-    // A report has whole steps, and those of a moment ago are not known yet.
+    // A report has whole steps, and the latest steps are not reported yet.
     let least = 0.95 * 2.0;
     assert!(told >= least && !speed.is_empty(), "{warned}");
     for row in speed {
@@ -227,8 +227,8 @@ fn short_is_measured(door: &Door, name: &str) {
     std::fs::remove_file(run.interference_path()).expect("it was written");
 }
 
-/// An elastic job has both devices until another arrives, shares them with it, and then has both again. It has more steps than it can take
-/// until then, and the run is interrupted when it goes on.
+/// An elastic job has both devices, gives one to a job that arrives, and gets it back. The elastic job has more steps than fit into this
+/// time, and the test interrupts the run once the job has both devices again.
 #[test]
 fn a_program_reshapes_elastic_jobs_by_what_it_is_told_of_their_plans() {
     let program = include_str!("../../examples/reshape.py");
@@ -261,18 +261,18 @@ pub(crate) fn does_each_step_once(run: &RunDir, row: &Outcome) {
     assert_eq!(steps.sum::<u64>(), saved.steps, "{row:?}");
 }
 
-/// Interrupts a run when its turns so far are as a test needs them, and returns what it said on stderr. It must not end by itself.
+/// Interrupts a run once `is_enough` accepts its turns, and returns stderr. Panics if the run ends by itself.
 pub(crate) fn interrupted_when(
     door: &Door,
     run: Command,
     what: &str,
-    are_so: impl Fn(&[Turn]) -> bool,
+    is_enough: impl Fn(&[Turn]) -> bool,
 ) -> String {
     let journal = door.path("r/decisions.jsonl");
     let mut run = Background::start(run);
     wait_until(what, || {
         assert!(!run.has_ended(), "{:?}", run.wait());
-        decision::read(&journal).is_ok_and(|turns| are_so(&turns))
+        decision::read(&journal).is_ok_and(|turns| is_enough(&turns))
     });
     run.send(Signal::INT);
     let (code, said) = run.wait();
@@ -280,7 +280,7 @@ pub(crate) fn interrupted_when(
     said
 }
 
-/// Whether a job was started this number of times, and has reported steps since.
+/// Returns whether a job was started this number of times and has reported steps since the last start.
 pub(crate) fn goes_on_under(turns: &[Turn], job: u32, starts: usize) -> bool {
     let is_start = |action: &Action| matches!(action, Action::Start { job: of, .. } if of.0 == job);
     let mut started = turns.iter().enumerate().filter(|(_, turn)| turn.actions.iter().any(is_start));
@@ -300,7 +300,7 @@ pub(crate) fn plans(run: &RunDir, job: u32) -> Vec<String> {
     turns.iter().flat_map(|turn| &turn.actions).filter_map(plan).collect()
 }
 
-/// Starts [`TRACE`] and holds it when a job has taken steps. Two jobs train, and the others start when one of these has ended.
+/// Starts [`TRACE`] and halts it once a job has done steps. Two jobs train, and the others start when one of the two has ended.
 fn held(door: &Door) -> Held<'_> {
     let two = starts(&[(0, "dp1", &[0]), (1, "dp1", &[1])]);
     let others = starts(&[(2, "dp2", &[0, 1]), (3, "dp1", &[0]), (4, "dp1", &[1]), (5, "ga2", &[0])]);
@@ -308,7 +308,7 @@ fn held(door: &Door) -> Held<'_> {
     Held::start(door, door.command(&format!("run trace.csv {ON_TWO}")), (&two, &all), "true")
 }
 
-/// Ends a run by a signal when a job has taken steps, and checks its end. `None` on one core.
+/// Sends a signal to a run once a job has done steps, and checks how the run ends. `None` on one core.
 fn interrupted(signal: Signal, code: u8) -> Option<Door> {
     let door = door_to_two(TRACE)?;
     let (ended_with, said) = held(&door).interrupt(signal);
@@ -452,7 +452,7 @@ fn jobs_share_a_core_in_the_mode_of_the_run() {
         assert_eq!(output.status.code(), Some(0), "{sharing}: {}", said.err);
         let rows = outcomes(&door);
         assert!(rows.iter().all(|row| (row.status, row.steps) == (Status::Ok, 150)), "{rows:?}");
-        // One of them is still there while the other one trains, whichever of them is ready first.
+        // One of the two still waits while the other trains, in either order.
         assert!(rows.iter().any(|row| row.packed_ns > Some(0)), "{rows:?}");
         let run = run(&door);
         for launch in run.launches().unwrap() {
@@ -518,7 +518,7 @@ fn ctrl_c_saves_all_jobs_and_the_run_goes_on_without_a_step_lost() {
 /// A program whose output shows its steps: it is ended after the requested number, or has ended before.
 #[test]
 fn a_program_does_the_steps_that_were_asked_for_or_says_that_it_did_not() {
-    // The first line is seen before the others come, because steps are counted from it on.
+    // The harness counts steps from the first line, so that the program waits until the line is read.
     let shows = |steps, then| {
         let wait = "until test -e go; do sleep 0.02; done";
         format!(
@@ -528,7 +528,7 @@ fn a_program_does_the_steps_that_were_asked_for_or_says_that_it_did_not() {
     let trace = format!(
         "name,submit_s,job,command,steps,steps_regex\nlong,0,,{},30,^step\nearly,0.1,,{},50,^step\nunseen,0.2,,{},50,\n\
          beside,0.2,short,,60,\n",
-        // It would stay, and take no further step before it is ended.
+        // The program waits here and does no further step until it is ended.
         shows(30, "exec sleep 1000"),
         shows(40, "true"),
         shows(40, "true"),

@@ -131,7 +131,7 @@ fn losses_and_rates_are_as_on_file(run: &RunDir, rates: &[f64]) {
             let rate = training.workload.optimizer.learning_rate();
             assert_eq!(rate, rates[row.job.0 as usize], "{launch}");
             let mut lines = Vec::new();
-            // What was killed may have left a part of a line, or nothing.
+            // A killed process may leave a partial line or an empty file.
             if let Ok(mut reader) = EventReader::open(&run.events_path(&launch, 0), 0) {
                 reader.poll(&mut lines).expect("it reads");
             }
@@ -149,7 +149,7 @@ fn losses_and_rates_are_as_on_file(run: &RunDir, rates: &[f64]) {
             let is_start = |action: &&Action| matches!(action, Action::Start { job: of, .. } if *of == job);
             starts += turn.actions.iter().filter(is_start).count() as u32;
         }
-        // The steps that the job keeps from before its launch, those of its reports, and those that the scheduler knows of.
+        // Steps kept from before the launch, steps in the reports, and steps that the scheduler has counted.
         let (mut kept, mut reported, mut known) = (0, 0, 0);
         for (index, (starts, happened)) in story.iter().enumerate() {
             match **happened {
@@ -229,7 +229,7 @@ fn a_resumed_run_goes_on_with_its_learning_rates_and_reports_what_was_left() {
         "--device cpu:0,cpu:1 --catalog catalog.toml --progress-every 300ms --checkpoint-every 400ms";
     let both = starts(&[(0, "dp1", &[0]), (1, "dp1", &[1])]);
     let run = door.command(&format!("run trace.csv {options} --out r"));
-    // What is reported in the turn in which it is held is not written down.
+    // The journal lacks the reports of the turn in which the run halts.
     let has_reported = "grep -q progress r/decisions.jsonl";
     Held::start(&door, run, (&both, &both), has_reported).kill();
     door.exits(0, "run --resume r --yes");

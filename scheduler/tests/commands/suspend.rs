@@ -16,7 +16,7 @@ use schema::{
 use crate::run::{door, outcomes, run};
 
 /// Gives the device to each job in turn for this time, the job that had it longest ago first. It suspends jobs in the way of the run, and
-/// writes down what it is shown at first. While there is a file `hold`, it gives no answer from the time on at which a job is suspended.
+/// writes down its first view. While the file `hold` exists, it stops answering once a job is suspended.
 const SLICES: &str = r#"import json, os, sys, time
 QUANTUM = 400_000_000
 jobs, way, had = {}, None, {}
@@ -176,11 +176,11 @@ fn jobs_on_cores_are_sliced_in_each_way_and_lose_no_step() {
             assert_eq!((row.status, row.steps, row.steps_lost), (Status::Ok, 300, 0), "{way}: {row:?}");
             let suspensions =
                 |starts: u32, pauses: u32| if way == Suspension::Checkpoint { starts - 1 } else { pauses };
-            // Each follows a quantum in which the job ran, however long a step took.
+            // Each suspension follows a whole quantum, however long a step took.
             let most = row.running_ns.expect("it ran") / QUANTUM_NS;
             let measured = suspensions(row.starts, row.pauses);
             assert!((1..=most).contains(&u64::from(measured)), "{way}: {row:?}");
-            // It is predicted to run for 1.5 s.
+            // The prediction is 1.5 s.
             let expected = suspensions(predicted.starts, predicted.pauses);
             assert!((1..=3).contains(&expected), "{way}: {predicted:?}");
             let others = if way == Suspension::Checkpoint { row.pauses } else { row.starts - 1 };

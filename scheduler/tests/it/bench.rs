@@ -31,7 +31,7 @@ use schema::{
 };
 use tempfile::TempDir;
 
-/// The time after which a job that hangs has failed. It is long enough for any other job to say something.
+/// The heartbeat time-out. Every job that does not hang reports something within this time.
 const HANGS_AFTER: Duration = Duration::from_secs(10);
 
 /// A job: its name in the catalog, or a command, and its steps.
@@ -206,8 +206,8 @@ impl Bench {
         }
     }
 
-    /// Waits until a job trains from this step on. It may have done more by the time at which that is reported, but none that
-    /// its last launch has not said.
+    /// Waits until a job trains from this step on. The reported number may be larger, but counts only steps in the event file of the job's
+    /// last launch.
     pub(crate) fn until_trains_from(&mut self, of: u32, from: u64) {
         let steps = self.until_settled(of, Settled::Running);
         let said = self.steps_said(&self.launches_of(of).pop().expect("it was launched"), 0);
@@ -224,14 +224,14 @@ impl Bench {
         }
     }
 
-    /// Lets the launches go on for a time in which there is no event.
+    /// Runs the launches for this time and asserts that no event comes.
     pub(crate) fn wait(&mut self, time: Duration) {
         let until = self.testbed.now() + time.into();
         assert!(self.coming.is_empty(), "{:?}", self.coming);
         assert_eq!(self.testbed.next(Some(until)).unwrap(), [Happened::Deadline]);
     }
 
-    /// Lets the launches go on, without an event, until a condition holds.
+    /// Runs the launches until a condition holds, and asserts that no event comes before.
     pub(crate) fn wait_until(&mut self, what: &str, mut holds: impl FnMut(&Bench) -> bool) {
         wait_until(what, || {
             self.wait(Duration::from_millis(20));
@@ -239,7 +239,7 @@ impl Bench {
         });
     }
 
-    /// Lets the launches go on, without an event, until the first rank of one has said this number of steps.
+    /// Runs the launches until the first rank of one has reported this number of steps, and asserts that no event comes before.
     pub(crate) fn until_said(&mut self, launch: &str, steps: u64) {
         self.wait_until("the steps are said", |bench| bench.steps_said(launch, 0) >= steps);
     }

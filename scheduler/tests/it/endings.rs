@@ -205,7 +205,7 @@ fn a_real_job_that_is_ended_leaves_and_its_checkpoint_goes_when_that_is_written_
     bench.pause(1);
     bench.apply(end(1)).unwrap();
     assert_eq!(bench.until_settled(1, Settled::Stopped), saved[1]);
-    // It did what it was granted, which was told when it began to train or before it had left.
+    // The job did the steps that it was granted. The scheduler reported them at the start of training or before the job left.
     let told = bench.told.iter().filter_map(|happened| match *happened {
         Happened::Progress { job: JobId(1), steps, .. }
         | Happened::Settled { job: JobId(1), now: Settled::Running, steps } => Some(steps),

@@ -93,8 +93,8 @@ fn the_shortest_job_first_of_the_documentation_decides_as_ours_does() {
     }
 }
 
-/// The part of a pipeline of the shell that keeps what a program is shown. A line is in the file before it is passed on, so that all
-/// lines are there that were answered; `tee` would write them in the other order.
+/// A shell filter that copies the policy's input to a file. It writes a line to the file before it passes the line on, so that the file
+/// has every answered line. `tee` passes lines on first.
 pub(crate) fn keeps(copy: &Path) -> String {
     let keep = format!(r#"printf "%s\n" "$line" >> {}"#, copy.display());
     format!(r#"while IFS= read -r line; do {keep}; printf "%s\n" "$line"; done"#)

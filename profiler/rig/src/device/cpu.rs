@@ -270,7 +270,7 @@ mod tests {
     #[test]
     fn a_core_that_is_kept_busy_is_busy() {
         let core = allowed_cores().unwrap()[0];
-        // Bound to the core, this thread takes its CPU time from there.
+        // This thread is bound to the core, so that its CPU time is the core's.
         let spun = thread::spawn(move || {
             let mut set = CpuSet::new();
             set.set(usize::from(core));
@@ -286,7 +286,7 @@ mod tests {
             (spun, reader.sample(Tier::Fast))
         });
         let (spun, rested) = spun.join().unwrap();
-        // The kernel tells how long the core was idle in steps of 10 ms, and the host of a guest may have taken it away.
+        // The kernel counts idle time in ticks of 10 ms, and a hypervisor may steal the core.
         assert!(spun.busy_ns.unwrap() + spun.steal_ns.unwrap() >= 150_000_000, "{spun:?}");
         assert!(rested.busy_ns >= spun.busy_ns && rested.err.is_none(), "{rested:?}");
         assert!((0.0..=100.0).contains(&rested.util_percent.unwrap()), "{rested:?}");

@@ -73,7 +73,7 @@ mod tests {
         while let Some(next) = folders.pop() {
             for entry in fs::read_dir(next).unwrap() {
                 let path = entry.unwrap().path();
-                // Python may write its bytecode meanwhile.
+                // Python may write bytecode at the same time.
                 if path.ends_with("__pycache__") {
                     continue;
                 }

@@ -37,7 +37,7 @@ impl Life {
     }
 }
 
-/// Whether a program computed in the time between two readings.
+/// Returns whether a program computed between two readings.
 fn computes(before: &Reading, after: &Reading, looked: Nanos) -> bool {
     let cpu_ns = after.cpu_ns.saturating_sub(before.cpu_ns);
     let waited_ns =
@@ -62,7 +62,7 @@ mod tests {
             (110, None, true),
             (20, Some(1_900), true),
             (0, Some(1_900), false),
-            // A thread that looks for work a hundred times a second, each time after others.
+            // A thread that polls a hundred times a second and waits for a core each time.
             (10, Some(900), false),
             (1_000, Some(9_000), true),
         ] {

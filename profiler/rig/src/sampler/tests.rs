@@ -92,12 +92,12 @@ fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// The most ticks of this period that can have come since a moment before the first of them: a late one is not made up for.
+/// The maximum number of ticks since `begin`, a moment before the first tick. The sampler does not catch up on late ticks.
 fn most_since(begin: Instant, period: Duration) -> usize {
     1 + (begin.elapsed().as_nanos() / period.as_nanos()) as usize
 }
 
-/// A number that the kernel gives to no process.
+/// A process id above the kernel's limit.
 const NO_PROCESS: u32 = 5_000_000;
 
 #[test]
@@ -234,7 +234,7 @@ fn the_fast_tier_is_read_as_often_as_it_is_told() {
     let begin = Instant::now();
     let watched = Watched::start(cpu());
     watched.sampler.read_fast_every(ms(2));
-    // Of its own it is read every tenth of a second.
+    // By default the sampler reads the device ten times a second.
     watched.rows_when(|devices, _| devices.len() > 1 + most_since(begin, ms(100)));
 }
 
@@ -268,7 +268,7 @@ fn a_lost_device_is_known_and_goes_on_having_rows() {
     assert_eq!(watched.sampler.lost_devices(), [Device::Cuda(0)]);
 }
 
-/// A device of which one reading takes long, and the time that it took.
+/// A device with one slow reading, and the duration of this reading.
 struct Slow {
     reader: CpuReader,
     readings: u32,
@@ -305,7 +305,7 @@ impl DeviceReader for Slow {
 struct Listing {
     reader: CpuReader,
     readings: Arc<AtomicU64>,
-    /// The list waits for no more readings.
+    /// Unblocks the list.
     is_over: Arc<AtomicBool>,
 }
 
@@ -316,7 +316,7 @@ impl Listing {
     }
 }
 
-/// Lets a list go when the test ends, before the sampler, which waits for it.
+/// Unblocks a list when the test ends. The sampler, which joins the list's thread, is dropped later.
 struct Over(Arc<AtomicBool>);
 
 impl Drop for Over {
@@ -381,7 +381,7 @@ fn a_device_is_read_while_its_processes_are_listed() {
     let watched = Watched::start(vec![Box::new(device)]);
     let _over = Over(over);
     let told = |row: &&DeviceSample| row.tier == Tier::Slow && row.foreign_processes.is_some();
-    // The failure of a list is reported in one row.
+    // One row reports the failed list.
     let (rows, _) = watched.rows_when(|rows, _| {
         let told = || rows.iter().filter(told);
         told().count() >= 3 && told().any(|row| row.err.is_none())
@@ -419,7 +419,7 @@ fn ticks_that_come_late_are_counted_and_not_made_up_for() {
     let (rows, _) = watched.rows_when(|rows, _| rows.len() >= 20);
     let all = begin.elapsed();
     let late = Duration::from_nanos(stood_still.load(Ordering::Relaxed));
-    // Before and after it stood still there is a reading at each deadline at most, and one in which it did.
+    // At most one reading for each deadline before and after the pause, and the slow reading itself.
     let most = 3 + ((all - late).as_nanos() / SLOW_PERIOD.as_nanos()) as usize;
     assert!(rows.len() <= most, "{} readings, and {most} at most", rows.len());
     let cost = watched.sampler.stop().unwrap();
@@ -432,7 +432,7 @@ fn rows_are_on_file_without_being_asked_for_and_at_the_end() {
     device.is_over.store(true, Ordering::Relaxed);
     let readings = device.readings.clone();
     let Watched { dir, sampler } = Watched::start(vec![Box::new(device)]);
-    // The file may be read while it is written.
+    // The sampler may be writing the file.
     let on_file = || {
         let rows: Vec<DeviceSample> = rows::read_appended(&dir.path().join("devices.csv")).unwrap();
         rows.iter().filter(|row| row.tier == Tier::Fast).count() as u64

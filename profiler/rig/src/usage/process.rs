@@ -240,7 +240,7 @@ mod tests {
         let own = std::process::id();
         assert!(scanned_children(own).contains(&child.id()));
         if Path::new("/proc/thread-self/children").exists() {
-            // While threads of other tests end, the kernel may pass over a thread of this process.
+            // The kernel may omit a thread of this process while threads of other tests exit.
             wait_until("it is listed", || listed_children(own).contains(&child.id()));
         }
         child.kill().unwrap();

@@ -11,7 +11,7 @@ use front_door::{let_pass, wait_for, wait_until};
 use super::{process::stat_of, *};
 use crate::device::allowed_cores;
 
-/// A shell that does one line at a time, answers `done`, and then waits for the next one.
+/// A shell that executes one line, prints `done` and reads the next line.
 struct Shell {
     child: Child,
     stdin: ChildStdin,
@@ -38,7 +38,7 @@ impl Shell {
         let mut answer = String::new();
         self.stdout.read_line(&mut answer).unwrap();
         assert_eq!(answer, "done\n");
-        // What it did for the answer is in its accounts when it sleeps.
+        // A sleeping shell's accounts include the CPU time of printing.
         let state = || stat_of(self.child.id()).map(|stat| stat.state);
         wait_for("it waits", || if state() == Some('S') { Ok(()) } else { Err(state()) });
     }
@@ -178,7 +178,7 @@ fn threads_that_fight_for_a_core_wait() {
 
 #[test]
 fn a_process_that_does_not_exist_is_an_empty_tree() {
-    // The kernel gives this number to no process.
+    // This process id is above the kernel's limit.
     let mut tree = Tree::new(5_000_000);
     assert_eq!(
         tree.read(),

@@ -25,7 +25,7 @@ fn a_rank_that_cannot_join_what_it_should_is_not_started() {
 #[test]
 fn a_member_that_comes_to_its_end_is_started_again() {
     let mut visits = Visits::new();
-    // The second one goes on until the first has been started again.
+    // The second program runs until the first has been started again.
     let again = visits.bench.run.spec_path("0003-test");
     let waits = format!("until [ -e '{}' ]; do sleep 0.01; done", again.display());
     let jobs =
@@ -41,7 +41,7 @@ fn a_program_that_obeys_no_grant_is_there_from_the_barrier_on() {
     let mut visits = Visits::new();
     let runs = visits.bench.dir.path().join("runs");
     let counts = format!("echo run >> '{}'", runs.display());
-    // It goes on until the other program has been started for the third time.
+    // The program runs until the other has been started for the third time.
     let waits = format!("until [ $(cat '{}' | wc -l) -ge 3 ]; do sleep 0.01; done", runs.display());
     let outside = |script: String| Job { script: Some(script.leak()), outside: true, ..SLEEP };
     let jobs = [Job { steps: Some(250), ..SLEEP }, outside(counts), outside(waits)];
@@ -85,7 +85,7 @@ fn a_program_that_takes_no_step_as_it_did_alone_is_not_waited_for_without_end() 
     let visit = visits.visit("step-gate", &[SLEEP, silent], StopRule::Seconds(60.0));
     let [waited, waited_for] = [0, 1].map(|seat| visits.end(&visit.launches[seat][0]));
     assert_eq!(waited.err, Some(ErrorKind::Contaminated));
-    // It has done nothing wrong, and nothing else; but a busy machine may not have started it in its time.
+    // The member did nothing wrong. A busy machine may have exceeded the member's start-up time-out.
     let detail = waited_for.err_detail.unwrap_or_default();
     assert!(waited_for.err.is_none() || detail.contains("was not started for "), "{detail}");
     assert_eq!(visit.barrier_mono_ns, None);

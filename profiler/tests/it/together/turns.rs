@@ -29,8 +29,8 @@ fn assert_one_at_a_time(visits: &Visits, visit: &Visit) -> Vec<Vec<Step>> {
     of_seats.collect()
 }
 
-/// The seats that have turns, and the steps in each of them, if members whose steps take what these took have the turns that
-/// [`Turns`] gives them. `colocate` tests that these are as long as the weights say.
+/// Replays the recorded step times through [`Turns`] and returns the seat and the number of steps of each turn. The unit tests of
+/// `colocate` check that turns are as long as the weights ask.
 fn turns_of(visits: &Visits, visit: &Visit) -> Vec<(usize, u64)> {
     let Sharing::StepGate { quantum, weights } = &visit.sharing else { panic!("{visit:?}") };
     let mut turns = Turns::new(*quantum, Duration::MAX);

@@ -87,7 +87,7 @@ fn launches_that_overlap_are_below_each_other() {
     assert_eq!(parts(&[]), []);
 }
 
-/// 100,000 jobs on 2,490 devices. How long such a run takes is measured by `benches/large.rs`.
+/// 100,000 jobs on 2,490 devices. `benches/large.rs` measures how long such a report takes.
 #[test]
 fn a_large_run_stays_small() {
     let (jobs, devices) = (100_000u32, 2_490u32);

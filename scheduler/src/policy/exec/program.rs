@@ -17,8 +17,8 @@ use schema::lines;
 /// The time in which a program has to exit after the end of its input.
 const LEAVES_WITHIN: Duration = Duration::from_secs(1);
 
-/// The longest wait for the exit status and the last words of a program that has closed its output. Only one that lives on, or has
-/// started another that does, takes as long.
+/// The time-out for the exit status and the remaining stderr of a program that has closed its stdout. Only a program that keeps running,
+/// or whose child does, reaches it.
 const EXPLAINED_WITHIN: Duration = Duration::from_secs(10);
 
 /// A running program. It has to exit at the end of its input. It is killed when the scheduler dies or when the thread that started
@@ -133,11 +133,11 @@ impl Program {
         }
     }
 
-    /// Waits for this time for the program to exit. Returns its exit status if it does.
+    /// Waits at most `within` for the program to exit. Returns the exit status if it does.
     fn leave(&mut self, within: Duration) -> Option<std::process::ExitStatus> {
         let until = Instant::now() + within;
         loop {
-            // The time is read first, so that a look follows the last wait, however long that has taken.
+            // The clock is read before the check, so that one check follows even a sleep that outlasts the time-out.
             let is_last = Instant::now() >= until;
             match self.child.try_wait() {
                 Ok(Some(end)) => return Some(end),
@@ -189,7 +189,7 @@ mod tests {
             let argv = ["sh", "-c", script].map(str::to_owned);
             let mut program = Program::start(&argv, limit).expect("there is a shell");
             if limit == short {
-                // Its output is there before the wait for its answer begins.
+                // The output arrives before the wait for the answer begins.
                 let line = program.said.recv();
                 let (say, said) = channel();
                 program.said = said;

@@ -196,8 +196,8 @@ impl LaunchState {
         &self.pace
     }
 
-    /// Chooses the interval between reads of its events: shorter towards the end of its grant if others wait for its rest, which are its
-    /// rivals for a turn or those for whom it is to be held. Returns when to choose again.
+    /// Sets the interval between reads of the launch's events. The interval shrinks towards the end of the grant if other jobs wait for
+    /// this launch to rest: rivals for a turn, or the job for which it is held. Returns the time at which to call again.
     pub(super) fn choose_look(&mut self, now: Nanos, has_rivals: bool) -> Option<Nanos> {
         let others_wait = self.is_coming_to_rest || has_rivals;
         if self.is_over || self.rests() || !others_wait {

@@ -35,7 +35,7 @@ fn fast(reader: &mut NvmlReader, times: usize) -> Vec<DeviceSample> {
     (0..times).map(|_| reader.sample(Tier::Fast)).collect()
 }
 
-/// A row of the performance monitors that has values.
+/// A device row with GPM values.
 fn after_a_window(reader: &mut NvmlReader) -> DeviceSample {
     let_pass(gpm::SHORTEST_WINDOW, "a shorter window has no values");
     reader.sample(Tier::Gpm)
@@ -338,7 +338,7 @@ fn gpm_values_count_only_with_a_unit_that_is_understood() {
     let row = after_a_window(&mut reader);
     assert_eq!((row.sm_util_percent, row.sm_occupancy_percent), (Some(88.0), None));
     assert_eq!((row.dram_util_percent, capability(&reader, "dram_util_percent")), (None, "ok"));
-    // One MiB/s over the window, which begins and ends within the readings of these rows.
+    // 1 MiB/s over the window, which lies between the readings of these rows.
     let bytes_in = |time: Nanos| time.as_secs_f64() * f64::from(1 << 20);
     let bounds =
         bytes_in(row.mono_ns - first.end_mono_ns) - 1.0..=bytes_in(row.end_mono_ns - first.mono_ns) + 1.0;
