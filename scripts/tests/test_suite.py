@@ -1,6 +1,7 @@
 """scripts/suite.py over programs that say what test runners say, and scripts/targets.py over this project."""
 
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -69,6 +70,19 @@ class SuiteTest(unittest.TestCase):
                 timeout=600,
             )
         self.assertEqual((done.returncode, done.stdout.splitlines()[-1]), (0, "6 passed, 0 failed"))
+
+
+class FastTest(unittest.TestCase):
+    def test_every_test_that_fast_skips_exists(self):
+        listed = re.search(r"^long=\(\n(.*?)^\)", (SCRIPTS / "test").read_text(), re.M | re.S)[1].split()
+        sources = [file for file in SCRIPTS.parent.rglob("*.rs") if "target" not in file.parts]
+        functions = set(re.findall(r"fn (\w+)", "\n".join(file.read_text() for file in sources)))
+        modules = {file.stem for file in sources}
+        self.assertGreater(len(listed), 10)
+        for name in listed:
+            *around, last = [part for part in name.split("::") if part]
+            is_there = last in modules if name.endswith("::") else any(function.startswith(last) for function in functions)
+            self.assertTrue(is_there and set(around) <= modules, name)
 
 
 class TargetsTest(unittest.TestCase):
