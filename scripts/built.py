@@ -30,8 +30,8 @@ def main(name: str, packages: int) -> None:
                 json.dumps(
                     {
                         "path": message["executable"],
-                        # `path+file:///folder#name@version`, without a name if it is that of the folder.
-                        "package": package.split("#")[-1].split("@")[0] if "@" in package else package.split("#")[0].split("/")[-1],
+                        # `path+file:///folder#name@version`.
+                        "package": package.split("#")[-1].split("@")[0],
                         "folder": os.path.dirname(message["manifest_path"]),
                         "target": target["name"],
                         "test": message["profile"]["test"],

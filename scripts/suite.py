@@ -40,7 +40,13 @@ FAILED = (
 """How they name a test that failed."""
 
 
-WAITING = ("profiler it", "rig rig", "scheduler commands", "torch-worker cuda", "torch-worker program")
+WAITING = (
+    "tandem-profiler it",
+    "tandem-rig rig",
+    "tandem-scheduler commands",
+    "tandem-torch-worker cuda",
+    "tandem-torch-worker program",
+)
 """Cargo test programs that mostly wait for processes. The split balances the two queues: each takes about as long as the other."""
 
 

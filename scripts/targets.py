@@ -25,7 +25,7 @@ def main(name: str) -> None:
             # A selection holds for all packages: cargo would build others with other features if some were named.
             arguments = {"test": ("--test", target["name"]), "bin": ("--bin", target["name"])}.get(kind, ("--lib",))
             selected[arguments] = None
-            if package["name"] == "torch-worker":
+            if package["name"] == "tandem-torch-worker":
                 scope = "all"
     if selected:
         print("\n".join([scope, *(argument for arguments in selected for argument in arguments)]))

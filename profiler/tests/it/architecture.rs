@@ -78,9 +78,11 @@ fn arrows_are_those_that_are_written_down() {
     let ours: BTreeMap<String, &str> = ARROWS
         .iter()
         .map(|(folder, _)| {
-            let name =
-                manifest(folder)["package"]["name"].as_str().expect("a package has a name").to_string();
-            (name, *folder)
+            let manifest = manifest(folder);
+            let package = manifest["package"]["name"].as_str().expect("a package has a name");
+            // Published crates have the short names.
+            let name = package.strip_prefix("tandem-").expect("a package has the prefix of the project");
+            (name.to_owned(), *folder)
         })
         .collect();
     for (folder, allowed) in ARROWS {
@@ -135,7 +137,7 @@ fn libtorch_stays_outside() {
 fn one_set_of_features() {
     let features = |scope: &[&str]| -> BTreeSet<String> {
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["tree", "--locked", "--offline", "--package", "schema", "--edges", "normal,build"]);
+        cargo.args(["tree", "--locked", "--offline", "-p", "tandem-schema", "--edges", "normal,build"]);
         let of_schema = lines(cargo.args(["--prefix", "none", "--format", "{p}"]).current_dir(root()));
         let mut cargo = Command::new(env!("CARGO"));
         cargo.args(["tree", "--locked", "--offline", "--edges", "normal,build"]).args(scope);

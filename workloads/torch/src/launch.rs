@@ -87,7 +87,7 @@ impl Launch {
         };
 
         let worker = training.workload.model.worker();
-        if worker != env!("CARGO_PKG_NAME") {
+        if worker != crate::NAME {
             let name = &training.workload.name;
             return Err(Failure::unsupported(format!("workload '{name}' is for the program '{worker}'")));
         }

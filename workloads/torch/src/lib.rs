@@ -36,3 +36,6 @@ mod ties;
 pub mod workload;
 pub mod world;
 mod zero;
+
+/// The name of this program, under which the catalog lists what it trains.
+pub(crate) const NAME: &str = "torch-worker";

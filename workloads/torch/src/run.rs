@@ -101,7 +101,7 @@ pub fn run() -> anyhow::Result<Infallible> {
     let capabilities = capabilities::probe();
     events.say(Event::Hello(Hello {
         protocol: wire::PROTOCOL,
-        worker: env!("CARGO_PKG_NAME").into(),
+        worker: crate::NAME.into(),
         version: env!("CARGO_PKG_VERSION").into(),
         libtorch: Some(capabilities.libtorch),
         cuda: capabilities.cuda,
