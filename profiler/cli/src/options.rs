@@ -41,7 +41,7 @@ pub struct RunOptions {
     #[arg(
         long,
         value_name = "DIR",
-        help = "Directory of the run [default: runs/<utc time>-<single|colocate|sched>-<hash>]"
+        help = "New or empty directory of the run [default: runs/<utc time>-<single|colocate|sched>-<hash>]"
     )]
     pub out: Option<PathBuf>,
 }

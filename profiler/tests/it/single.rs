@@ -527,6 +527,24 @@ fn a_run_is_never_written_over() {
 }
 
 #[test]
+fn no_command_begins_a_run_in_a_folder_of_the_user() {
+    let door = crate::door();
+    std::fs::create_dir(door.path("project")).expect("it is new");
+    door.write("project/summary.csv", "of the user\n");
+    for command in [
+        "single synthetic-sleep --device cpu:0 --steps 3 --repeats 1 --out project",
+        "colocate synthetic-sleep synthetic-spin --device cpu:0 --steps 3 --repeats 1 --out project",
+        "verify synthetic-sleep --device cpu:0 --out project",
+    ] {
+        let said = door.exits(2, command);
+        assert!(said.err.contains("project already holds summary.csv"), "{command}: {}", said.err);
+    }
+    let text = std::fs::read_to_string(door.path("project/summary.csv")).expect("it is still there");
+    assert_eq!(text, "of the user\n");
+    assert_eq!(std::fs::read_dir(door.path("project")).expect("a folder").count(), 1);
+}
+
+#[test]
 fn what_is_derived_again_is_the_same_to_the_byte() {
     let door = crate::door();
     door.exits(0, "single synthetic-sleep synthetic-spin --device cpu:0 --steps 40 --repeats 2 --out r");

@@ -42,6 +42,12 @@ pub enum RunError {
     NoRun { dir: PathBuf },
     #[error("{} already holds a run; name another directory, or continue it with --resume", dir.display())]
     Exists { dir: PathBuf },
+    #[error(
+        "{} already holds {}; a new run begins in a new or an empty directory, so that no file of yours is replaced; name another",
+        dir.display(),
+        entry.display()
+    )]
+    NotEmpty { dir: PathBuf, entry: PathBuf },
     #[error("{}: {message}", file.display())]
     Parse { file: PathBuf, message: String },
     #[error("{}: {name:?} is no name of a file of the run; the run was changed, so take another copy of it", file.display())]
@@ -51,15 +57,30 @@ pub enum RunError {
 }
 
 impl RunDir {
-    /// Makes the directory of a new run. An existing run is left unchanged.
+    /// Makes the directory of a new run, which must be new or empty. Of several programs that begin a run in one directory at
+    /// once, the first to make the folder `jobs` has it, and the others fail before they write a file.
+    ///
+    /// # Errors
+    /// The directory has an entry, which is left as it is, or a folder cannot be made.
     pub fn create(path: &Path) -> Result<RunDir, RunError> {
         let dir = RunDir(path.into());
         if dir.manifest_path().exists() {
             return Err(RunError::Exists { dir: path.into() });
         }
+        let failed = |file: &Path| {
+            let file = file.to_path_buf();
+            move |cause| RunError::Write { file, cause }
+        };
+        fs::create_dir_all(path).map_err(failed(path))?;
+        if let Some(entry) = fs::read_dir(path).map_err(failed(path))?.next() {
+            let entry = entry.map_err(failed(path))?.file_name().into();
+            return Err(RunError::NotEmpty { dir: path.into(), entry });
+        }
         for folder in ["jobs", "events", "log"] {
-            let folder = path.join(folder);
-            fs::create_dir_all(&folder).map_err(|cause| RunError::Write { file: folder, cause })?;
+            fs::create_dir(path.join(folder)).map_err(|cause| match cause.kind() {
+                ErrorKind::AlreadyExists => RunError::NotEmpty { dir: path.into(), entry: folder.into() },
+                _ => RunError::Write { file: path.join(folder), cause },
+            })?;
         }
         Ok(dir)
     }

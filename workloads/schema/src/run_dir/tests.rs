@@ -1,3 +1,5 @@
+use std::{sync::Barrier, thread};
+
 use proptest::prelude::*;
 
 use super::*;
@@ -230,6 +232,38 @@ fn a_run_is_created_once_and_a_newer_one_is_refused_by_name() {
         fs::write(run.manifest_path(), text.replace(from, to)).unwrap();
         let error = run.manifest().unwrap_err().to_string();
         assert!(error.contains(message) && error.contains("manifest.toml"), "{error}");
+    }
+}
+
+#[test]
+fn a_run_begins_in_a_new_or_an_empty_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    RunDir::create(dir.path()).unwrap();
+
+    let project = dir.path().join("project");
+    fs::create_dir(&project).unwrap();
+    fs::write(project.join("summary.csv"), "mine").unwrap();
+    let refused = RunDir::create(&project).unwrap_err().to_string();
+    assert!(refused.contains("project already holds summary.csv"), "{refused}");
+    let entries: Vec<_> = fs::read_dir(&project).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(entries, ["summary.csv"]);
+}
+
+#[test]
+fn one_of_several_runs_that_begin_in_one_directory_has_it() {
+    let dir = tempfile::tempdir().unwrap();
+    for round in 0..50 {
+        let path = dir.path().join(round.to_string());
+        let barrier = Barrier::new(4);
+        let begin = || {
+            barrier.wait();
+            RunDir::create(&path).is_ok()
+        };
+        let begun = thread::scope(|scope| {
+            let threads = [(); 4].map(|()| scope.spawn(begin));
+            threads.map(|thread| thread.join().unwrap())
+        });
+        assert_eq!(begun.iter().filter(|begun| **begun).count(), 1, "{begun:?}");
     }
 }
 
