@@ -5,7 +5,7 @@ mod text;
 
 use std::{
     fs,
-    io::{self, ErrorKind},
+    io::{self, ErrorKind, Write as _},
     path::{Path, PathBuf},
 };
 
@@ -48,6 +48,8 @@ pub enum RunError {
         entry.display()
     )]
     NotEmpty { dir: PathBuf, entry: PathBuf },
+    #[error("{} is a link, which may lead out of the run; put the folder itself there", path.display())]
+    Link { path: PathBuf },
     #[error("{}: {message}", file.display())]
     Parse { file: PathBuf, message: String },
     #[error("{}: {name:?} is no name of a file of the run; the run was changed, so take another copy of it", file.display())]
@@ -203,9 +205,9 @@ impl RunDir {
     /// The reason why no file can be written, as a full disk.
     pub fn check_space(&self) -> Result<(), RunError> {
         const BYTES: usize = 64 << 10;
-        let path = self.0.join("jobs").join("space.new");
-        let written = fs::write(&path, [0; BYTES]);
-        let removed = fs::remove_file(&path);
+        let path = self.0.join("jobs").join("space");
+        let written = unfinished::begin(&path).and_then(|mut file| file.write_all(&[0; BYTES]));
+        let removed = unfinished::remove(&path);
         written.and(removed).map_err(|cause| RunError::Write { file: self.0.clone(), cause })
     }
 

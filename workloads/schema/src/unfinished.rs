@@ -21,6 +21,11 @@ pub(crate) fn begin(path: &Path) -> io::Result<File> {
     }
 }
 
+/// Removes the file that was begun for `path`.
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
+    fs::remove_file(beside(path))
+}
+
 /// Moves a complete file to its place, and replaces what is there.
 pub(crate) fn put(path: &Path) -> io::Result<()> {
     fs::rename(beside(path), path)

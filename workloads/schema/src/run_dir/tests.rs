@@ -1,4 +1,4 @@
-use std::{sync::Barrier, thread};
+use std::{os::unix::fs::symlink, sync::Barrier, thread};
 
 use proptest::prelude::*;
 
@@ -265,6 +265,17 @@ fn one_of_several_runs_that_begin_in_one_directory_has_it() {
         });
         assert_eq!(begun.iter().filter(|begun| **begun).count(), 1, "{begun:?}");
     }
+}
+
+#[test]
+fn room_is_checked_without_writing_through_a_link() {
+    let (dir, run) = run();
+    let victim = dir.path().join("victim");
+    fs::write(&victim, "mine").unwrap();
+    symlink(&victim, run.path().join("jobs/space.new")).unwrap();
+    run.check_space().unwrap();
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "mine");
+    assert_eq!(fs::read_dir(run.path().join("jobs")).unwrap().count(), 0);
 }
 
 #[test]
