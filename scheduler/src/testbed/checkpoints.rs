@@ -20,17 +20,17 @@ pub struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// The checkpoints of a run of `jobs` jobs. Incomplete ones that a kill has left are removed.
+    /// The checkpoints of a run of `jobs` jobs. Those that no job goes on from, which a kill leaves, are removed.
     ///
     /// # Errors
-    /// Where the records cannot be read.
+    /// The folder of the checkpoints is a link, or the records or the names of the launches cannot be read.
     pub fn open(run: &RunDir, jobs: u32) -> Result<Checkpoints, RunError> {
         let mut last = BTreeMap::new();
         for job in (0..jobs).map(JobId) {
             last.extend(run.saved(job)?.map(|saved| (job, saved)));
         }
         let checkpoints = Checkpoints { run: run.clone(), last };
-        checkpoints.sweep();
+        checkpoints.sweep()?;
         Ok(checkpoints)
     }
 
@@ -56,7 +56,7 @@ impl Checkpoints {
     pub fn keep(&mut self, job: JobId, saved: Saved) -> Result<(), RunError> {
         self.run.write_saved(job, &saved)?;
         if let Some(before) = self.last.insert(job, saved) {
-            remove(&self.run.checkpoint_path(&before.name));
+            self.remove(&before);
         }
         Ok(())
     }
@@ -65,24 +65,51 @@ impl Checkpoints {
     pub fn forget(&mut self, job: JobId) {
         if let Some(saved) = self.last.remove(&job) {
             remove(&self.run.saved_path(job));
+            self.remove(&saved);
+        }
+    }
+
+    /// Removes a checkpoint if its launch wrote it. A record of another name was not written by this program.
+    fn remove(&self, saved: &Saved) {
+        if launch_of(&saved.name) == Some(&saved.launch) {
             remove(&self.run.checkpoint_path(&saved.name));
         }
     }
 
-    /// Removes what no record names: a checkpoint that was not whole, or was not yet or no longer the last one.
-    fn sweep(&self) {
-        let named = |saved: &Saved| self.run.checkpoint_path(&saved.name);
-        let records = self.last.keys().map(|job| self.run.saved_path(*job));
-        let kept: BTreeSet<PathBuf> = self.last.values().map(named).chain(records).collect();
-        let Ok(entries) = fs::read_dir(self.run.checkpoints_path()) else { return };
-        let others = entries.flatten().map(|entry| entry.path()).filter(|path| !kept.contains(path));
-        others.for_each(|path| remove(&path));
+    /// Removes checkpoints that launches of this run wrote and no record names: incomplete ones, and those that were not yet or no
+    /// longer the last of their job. The folder may hold files of the user, which stay.
+    fn sweep(&self) -> Result<(), RunError> {
+        let folder = self.run.checkpoints_path();
+        match fs::symlink_metadata(&folder) {
+            Ok(metadata) if metadata.is_symlink() => return Err(RunError::Link { path: folder }),
+            Ok(_) => {}
+            Err(_) => return Ok(()),
+        }
+        let launches: BTreeSet<String> = self.run.launches()?.into_iter().collect();
+        let kept: BTreeSet<&str> = self.last.values().map(|saved| &*saved.name).collect();
+        let Ok(entries) = fs::read_dir(&folder) else { return Ok(()) };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let launch = name.to_str().filter(|name| !kept.contains(name)).and_then(launch_of);
+            if launch.is_some_and(|launch| launches.contains(launch)) {
+                remove(&entry.path());
+            }
+        }
+        Ok(())
     }
+}
+
+/// The launch that wrote the checkpoint of this name, complete or not: `0007-lstm` for `0007-lstm-2` and `0007-lstm-2.unfinished`.
+/// `None` if no checkpoint has such a name.
+fn launch_of(name: &str) -> Option<&str> {
+    let (launch, save) = name.strip_suffix(".unfinished").unwrap_or(name).rsplit_once('-')?;
+    save.parse::<u64>().is_ok().then_some(launch)
 }
 
 /// Removes a checkpoint, which is a folder or, of a worker with little to save, a file. One that stays costs room alone.
 fn remove(path: &Path) {
-    let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+    let is_folder = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir());
+    let removed = if is_folder { fs::remove_dir_all(path) } else { fs::remove_file(path) };
     match removed {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             note(format_args!("warning: {}: {error}", path.display()));
@@ -93,6 +120,8 @@ fn remove(path: &Path) {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use schema::FORMAT;
 
     use super::*;
@@ -116,6 +145,9 @@ mod tests {
     fn a_job_has_one_checkpoint_and_what_a_kill_leaves_beside_it_goes() {
         let dir = tempfile::tempdir().unwrap();
         let run = RunDir::create(&dir.path().join("r")).unwrap();
+        for launch in ["0001-a", "0002-b"] {
+            fs::write(run.spec_path(launch), "").unwrap();
+        }
         let (job, other) = (JobId(3), JobId(0));
         let mut checkpoints = Checkpoints::open(&run, 4).unwrap();
         assert_eq!((checkpoints.steps(job), checkpoints.place(job)), (0, None));
@@ -138,5 +170,44 @@ mod tests {
             (names(&run), checkpoints.steps(job)),
             (vec!["0002-b-1".into(), "job-0000.json".into()], 0)
         );
+    }
+
+    #[test]
+    fn files_of_the_user_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = RunDir::create(&dir.path().join("r")).unwrap();
+        fs::write(run.spec_path("0001-a"), "").unwrap();
+        written(&run, "0001-a-1", 7);
+        // The last one has the form of a checkpoint, of a launch that the run does not have.
+        let users = ["best.pt", "epoch-3", "0001-a", "0001-a-1.bak", "0009-z-1"];
+        for name in users {
+            written(&run, name, 0);
+        }
+        let outside = dir.path().join("outside");
+        fs::create_dir(&outside).unwrap();
+        fs::write(outside.join("best.pt"), "weights").unwrap();
+        symlink(&outside, run.checkpoint_path("0001-a-2")).unwrap();
+
+        let mut checkpoints = Checkpoints::open(&run, 1).unwrap();
+        let mut expected = users.to_vec();
+        expected.sort_unstable();
+        assert_eq!(names(&run), expected);
+        // The record of a received run names a file that no launch wrote.
+        let saved = Saved {
+            format: FORMAT,
+            name: "best.pt".into(),
+            launch: "0001-a".into(),
+            launch_steps: 1,
+            steps: 1,
+        };
+        checkpoints.keep(JobId(0), saved).unwrap();
+        checkpoints.forget(JobId(0));
+        assert_eq!(names(&run), expected);
+        assert_eq!(fs::read_to_string(outside.join("best.pt")).unwrap(), "weights");
+
+        fs::rename(run.checkpoints_path(), dir.path().join("moved")).unwrap();
+        symlink(&outside, run.checkpoints_path()).unwrap();
+        let refused = Checkpoints::open(&run, 1).map(drop).unwrap_err().to_string();
+        assert!(refused.contains("checkpoints is a link"), "{refused}");
     }
 }

@@ -122,6 +122,28 @@ fn jobs_of_a_trace_run_and_stand_beside_what_was_predicted() {
     assert!(again.err.contains("already holds a run"), "{}", again.err);
 }
 
+#[test]
+fn files_of_the_user_stay_in_and_beside_a_run() {
+    let Some(door) = door_to_two(TRACE) else { return };
+    std::fs::create_dir(door.path("r")).expect("it is new");
+    door.write("r/best.pt", "weights");
+    let said = door.exits(2, &format!("run trace.csv --policy fifo {ON_TWO}"));
+    assert!(said.err.contains("r already holds best.pt"), "{}", said.err);
+
+    std::fs::remove_file(door.path("r/best.pt")).expect("it is there");
+    door.exits(0, &format!("run trace.csv --policy fifo {ON_TWO}"));
+    door.write("r/checkpoints/best.pt", "weights");
+    door.exits(0, "run --resume r");
+    let weights = std::fs::read_to_string(door.path("r/checkpoints/best.pt")).expect("it is still there");
+    assert_eq!(weights, "weights");
+
+    std::fs::rename(door.path("r/checkpoints"), door.path("weights")).expect("it is there");
+    std::os::unix::fs::symlink("../weights", door.path("r/checkpoints")).expect("the name is free");
+    let said = door.exits(2, "run --resume r");
+    assert!(said.err.contains("r/checkpoints is a link"), "{}", said.err);
+    assert!(door.path("weights/best.pt").exists());
+}
+
 /// The steps of a job in an event.
 fn reported(event: &Happened, of: JobId) -> Option<u64> {
     match *event {
