@@ -1,5 +1,7 @@
 //! Shows runs while they go on: a server on the loopback interface, whose page is made again when the tables of the runs have changed.
 
+mod connections;
+
 use std::{
     fs,
     net::{Ipv4Addr, SocketAddr},
@@ -17,10 +19,10 @@ use axum::{
     response::{Html, IntoResponse, Response},
     routing::get,
 };
-use rig::Exit;
 use schema::run_dir::RunDir;
 use tokio::net::TcpListener;
 
+use self::connections::{Bounds, answer};
 use crate::{
     page::{Links, page},
     report::{Report, runs_in},
@@ -30,10 +32,14 @@ use crate::{
 /// the jobs that are measured on the same machine.
 const REST: u32 = 30;
 
+/// A browser has a few connections and sends a request at once.
+const BOUNDS: Bounds =
+    Bounds { head: Duration::from_secs(10), end: Duration::from_millis(500), connections: 64 };
+
 /// Runs, and the page that was made of them.
 pub struct Server {
     paths: Vec<PathBuf>,
-    made: Mutex<Option<Made>>,
+    made: Mutex<Arc<Made>>,
 }
 
 struct Made {
@@ -47,12 +53,11 @@ impl Server {
     /// # Errors
     /// There is no run, or its manifest cannot be read.
     pub fn new(paths: Vec<PathBuf>) -> anyhow::Result<Server> {
-        let server = Server { paths, made: Mutex::new(None) };
-        server.make()?;
-        Ok(server)
+        let made = Mutex::new(Arc::new(Made::now(&paths)?));
+        Ok(Server { paths, made })
     }
 
-    /// Serves until `end`, from a port of the loopback interface; 0 takes a free one. `ready` is called with the address.
+    /// Serves until `end`, which clients cannot delay, from a port of the loopback interface; 0 takes a free one. `ready` is called with the address.
     ///
     /// # Errors
     /// The port is taken.
@@ -60,7 +65,7 @@ impl Server {
         self,
         port: u16,
         ready: impl FnOnce(SocketAddr) -> anyhow::Result<()>,
-        end: impl Future<Output = ()> + Send + 'static,
+        end: impl Future<Output = ()>,
     ) -> anyhow::Result<()> {
         let refused = || format!("port {port} of the loopback interface; choose another with --port");
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.with_context(refused)?;
@@ -71,33 +76,28 @@ impl Server {
             .route("/state", get(state))
             .with_state(Arc::new(self))
             .layer(middleware::from_fn_with_state(address.port(), only_from_here));
-        axum::serve(listener, app)
-            .with_graceful_shutdown(end)
-            .await
-            .map_err(|error| Exit::InputOutput.because(format!("the server cannot go on: {error}")))
-    }
-
-    /// The state of the page, made again if the files have changed and enough time has passed.
-    fn renewed(&self) -> anyhow::Result<(String, String)> {
-        let now = fingerprint(&self.paths);
-        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_current =
-            made.as_ref().is_some_and(|made| made.state == now || made.at.elapsed() < made.took * REST);
-        drop(made);
-        if !is_current {
-            self.make()?;
-        }
-        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        made.as_ref().map(|made| (made.state.clone(), made.html.clone())).context("a page was made")
-    }
-
-    fn make(&self) -> anyhow::Result<()> {
-        let begin = Instant::now();
-        let state = fingerprint(&self.paths);
-        let html = page(&Report::of(&self.paths, |_| true)?, Links::Server { state: &state });
-        let made = Made { state, html, at: Instant::now(), took: begin.elapsed() };
-        *self.made.lock().unwrap_or_else(PoisonError::into_inner) = Some(made);
+        answer(listener, app, BOUNDS, end).await;
         Ok(())
+    }
+
+    /// The page, made again if the files have changed and enough time has passed. Requests that come while a page is made wait for it,
+    /// so that any number of them takes one core.
+    fn renewed(&self) -> anyhow::Result<Arc<Made>> {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = made.at.elapsed() >= made.took * REST;
+        if is_due && made.state != fingerprint(&self.paths) {
+            *made = Arc::new(Made::now(&self.paths)?);
+        }
+        Ok(Arc::clone(&made))
+    }
+}
+
+impl Made {
+    fn now(paths: &[PathBuf]) -> anyhow::Result<Made> {
+        let begin = Instant::now();
+        let state = fingerprint(paths);
+        let html = page(&Report::of(paths, |_| true)?, Links::Server { state: &state });
+        Ok(Made { state, html, at: Instant::now(), took: begin.elapsed() })
     }
 }
 
@@ -144,23 +144,62 @@ async fn only_from_here(State(port): State<u16>, request: Request, next: Next) -
 
 async fn show(State(server): State<Arc<Server>>) -> Response {
     match renewed(server).await {
-        Ok((_, html)) => ([(header::CACHE_CONTROL, "no-store")], Html(html)).into_response(),
+        Ok(made) => ([(header::CACHE_CONTROL, "no-store")], Html(made.html.clone())).into_response(),
         Err(error) => refused(&error),
     }
 }
 
 async fn state(State(server): State<Arc<Server>>) -> Response {
     match renewed(server).await {
-        Ok((state, _)) => ([(header::CACHE_CONTROL, "no-store")], state).into_response(),
+        Ok(made) => ([(header::CACHE_CONTROL, "no-store")], made.state.clone()).into_response(),
         Err(error) => refused(&error),
     }
 }
 
 /// Making a page reads files and draws, which must not hold up the answers to others.
-async fn renewed(server: Arc<Server>) -> anyhow::Result<(String, String)> {
+async fn renewed(server: Arc<Server>) -> anyhow::Result<Arc<Made>> {
     tokio::task::spawn_blocking(move || server.renewed()).await.context("the page could not be made")?
 }
 
 fn refused(error: &anyhow::Error) -> Response {
     (StatusCode::INTERNAL_SERVER_ERROR, format!("{error:#}")).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Barrier, thread};
+
+    use super::*;
+
+    #[test]
+    fn requests_that_come_at_once_share_one_page() {
+        let dir = tempfile::tempdir().unwrap();
+        let record = Path::new(env!("CARGO_MANIFEST_DIR")).join("record/20261121-epyc");
+        for file in ["manifest.toml", "end.toml", "measurements.csv", "summary.csv"] {
+            fs::copy(record.join(file), dir.path().join(file)).unwrap();
+        }
+        let server = Server::new(vec![dir.path().into()]).unwrap();
+        let first = server.renewed().unwrap();
+        assert!(Arc::ptr_eq(&first, &server.renewed().unwrap()), "the files are as they were");
+
+        fs::remove_file(dir.path().join("end.toml")).unwrap();
+        // The page was made long ago.
+        *server.made.lock().unwrap() = Arc::new(Made {
+            state: first.state.clone(),
+            html: String::new(),
+            at: Instant::now(),
+            took: Duration::ZERO,
+        });
+        let barrier = Barrier::new(8);
+        let request = || {
+            barrier.wait();
+            server.renewed().unwrap()
+        };
+        let pages = thread::scope(|scope| {
+            let threads = [(); 8].map(|()| scope.spawn(request));
+            threads.map(|thread| thread.join().unwrap())
+        });
+        assert!(pages[0].state != first.state && !pages[0].html.is_empty());
+        assert!(pages.iter().all(|page| Arc::ptr_eq(page, &pages[0])));
+    }
 }

@@ -5,3 +5,4 @@ mod documents;
 mod durations;
 mod measured;
 mod records;
+mod serve;
