@@ -1,6 +1,7 @@
 //! A run of `profile` from its manifest to its last file.
 
 use anyhow::{Context as _, bail};
+use cli::agree::{self, Consent};
 use jobs::{
     machine,
     run::{self, Observed},
@@ -48,14 +49,15 @@ pub fn can_go_on(run: &RunDir, manifest: &Manifest, command: &str) -> anyhow::Re
 /// Measures what the manifest contains and the run does not have yet. The budget counts from `began`.
 ///
 /// # Errors
-/// Before the first launch: the machine lacks something, or a file cannot be read. Later: a file cannot be written. The last
+/// Before the first launch: the user does not agree to start a program of the run, the machine lacks something, or a file cannot be read. Later: a file cannot be written. The last
 /// file of the run is then still written, if possible.
 pub fn measure(
     run: &RunDir,
-    manifest: &Manifest,
+    (manifest, consent): (&Manifest, &Consent),
     catalog: &Catalog,
     began: Nanos,
 ) -> anyhow::Result<Outcome> {
+    agree::programs_of(manifest).try_for_each(|program| consent.check(&program))?;
     let observed = Observed::from_now();
     let _lock = run::lock(run)?;
     let interrupt = Interrupt::listen().context("cannot install the signal handlers")?;

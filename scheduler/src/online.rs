@@ -19,6 +19,7 @@ mod world;
 use std::{cell::RefCell, collections::BTreeMap, fs, path::Path, rc::Rc};
 
 use anyhow::{Context as _, ensure};
+use cli::agree::{self, Consent};
 use colocate::sharing::backend;
 use jobs::{
     machine,
@@ -77,12 +78,13 @@ pub struct Ended {
 /// Begins or resumes the run of a directory, and runs it to its end.
 ///
 /// # Errors
-/// Fails before anything starts if a file is invalid, the policy decides otherwise than its journal says, or the machine lacks
+/// Fails before anything starts if a file is invalid, the user does not agree to start a program of the run, the policy decides otherwise than its journal says, or the machine lacks
 /// something. Fails later if the run cannot go on; outcomes are written in this case, too.
-pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
+pub fn conduct(run: &RunDir, consent: &Consent) -> anyhow::Result<Ended> {
     let observed = Observed::from_now();
     let _lock = run::lock(run)?;
     let inputs = RunInputs::read(run)?;
+    agree::programs_of(&inputs.manifest).try_for_each(|program| consent.check(&program))?;
     let scheduling = scheduling(&inputs.manifest)?.clone();
     ensure!(scheduling.simulated.is_none(), "{} was simulated; begin it again", run.path().display());
     let (asked, cells) = (inputs.asked.len(), inputs.manifest.cells.len());
@@ -99,7 +101,7 @@ pub fn conduct(run: &RunDir) -> anyhow::Result<Ended> {
     let predicted = read_predictions(run)?;
 
     let mut engine = inputs.engine();
-    let mut policy = policy::build(&scheduling.policy)?;
+    let mut policy = policy::build(&scheduling.policy, consent)?;
     let turns = match run.decisions_path() {
         path if path.is_file() => Some(decision::read(&path)?),
         _ => None,

@@ -1,38 +1,117 @@
-//! Asks for a confirmation before a resumed run starts the programs in its manifest, because its directory may come from
-//! another person.
+//! Consent to start programs that a file names. The file may come from another person, and a program can do anything that the
+//! user can.
 
-use std::io::{self, IsTerminal as _};
+use std::{
+    collections::BTreeSet,
+    io::{self, IsTerminal as _},
+};
 
-use anyhow::bail;
+use anyhow::{bail, ensure};
 use rig::output;
 use schema::manifest::Manifest;
+
+/// The programs that the user agrees to start. A function that starts a program of a file takes this value, so that no caller can forget
+/// to ask.
+#[derive(Debug, Default)]
+pub struct Consent {
+    programs: BTreeSet<String>,
+}
+
+impl Consent {
+    /// No program may be started.
+    pub fn none() -> Consent {
+        Consent::default()
+    }
+
+    /// The programs of a command that the user has typed: those on the command line, and those of a trace that it names to be run.
+    pub fn typed(programs: impl IntoIterator<Item = String>) -> Consent {
+        Consent { programs: programs.into_iter().collect() }
+    }
+
+    /// Checks that the user agrees to start a program.
+    ///
+    /// # Errors
+    /// The user was not asked about this program.
+    pub fn check(&self, program: &str) -> anyhow::Result<()> {
+        ensure!(
+            self.programs.contains(program),
+            "the program '{}' is not started, because nobody agreed to it; check it, and repeat the command with --yes",
+            program.escape_debug()
+        );
+        Ok(())
+    }
+}
+
+/// The option that answers the question in advance. Its field is private, so that only a command line can set it.
+#[derive(clap::Args)]
+pub struct Yes {
+    /// Start the programs that a run names without asking: its policy, if that is a program, and its jobs.
+    #[arg(long)]
+    yes: bool,
+}
+
+impl Yes {
+    /// Refuses the option where it would have no effect.
+    ///
+    /// # Errors
+    /// `--yes` was given, which applies to the option `only` alone.
+    pub fn check_absent(&self, only: &str) -> anyhow::Result<()> {
+        ensure!(!self.yes, "--yes applies to {only} only; remove it");
+        Ok(())
+    }
+
+    /// Lists the programs that a run names, and asks whether to start them, unless the option was given.
+    ///
+    /// # Errors
+    /// The answer is no, or there is no terminal to ask on.
+    pub fn to_start(&self, programs: impl Iterator<Item = String>) -> anyhow::Result<Consent> {
+        let programs: Vec<String> = programs.collect();
+        let Some(first) = programs.first() else { return Ok(Consent::none()) };
+        if !self.yes {
+            output::note("the run starts these programs:");
+            for program in &programs {
+                output::note(format_args!("  {}", program.escape_debug()));
+            }
+            if !io::stdin().is_terminal() {
+                let others = match programs.len() - 1 {
+                    0 => String::new(),
+                    more => format!(" and {more} more"),
+                };
+                bail!(
+                    "the run would start '{}'{others}; check what it starts, and repeat the command with --yes",
+                    first.escape_debug()
+                );
+            }
+            output::note("start them? [y/N]");
+            let mut answer = String::new();
+            io::stdin().read_line(&mut answer)?;
+            ensure!(matches!(answer.trim(), "y" | "yes"), "nothing was started");
+        }
+        Ok(Consent::typed(programs))
+    }
+}
 
 /// The user's programs that the cells of a run start, in readable form.
 pub fn programs_of(manifest: &Manifest) -> impl Iterator<Item = String> {
     manifest.cells.iter().filter_map(|cell| Some(cell.command.as_ref()?.join(" ")))
 }
 
-/// Lists the programs and asks whether to start them; `yes` answers the question in advance.
-///
-/// # Errors
-/// The answer is no, or there is no terminal to ask on.
-pub fn to_start(programs: impl Iterator<Item = String>, yes: bool) -> anyhow::Result<()> {
-    let mut programs = programs.peekable();
-    if yes || programs.peek().is_none() {
-        return Ok(());
-    }
-    output::note("the run starts these programs:");
-    for program in programs {
-        output::note(format_args!("  {}", program.escape_debug()));
-    }
-    if !io::stdin().is_terminal() {
-        bail!("the run starts programs; check them, and repeat the command with --yes");
-    }
-    output::note("start them? [y/N]");
-    let mut answer = String::new();
-    io::stdin().read_line(&mut answer)?;
-    match answer.trim() {
-        "y" | "yes" => Ok(()),
-        _ => bail!("nothing was started"),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn consent_holds_for_the_programs_that_were_named_and_for_no_other() {
+        let typed = Consent::typed(["sh a".to_owned()]);
+        assert!(typed.check("sh a").is_ok());
+        for (consent, program) in [(&typed, "sh b"), (&typed, ""), (&Consent::none(), "sh a")] {
+            let error = consent.check(program).unwrap_err().to_string();
+            assert!(
+                error.contains(&format!("'{program}' is not started")) && error.contains("--yes"),
+                "{error}"
+            );
+        }
+        assert!(Yes { yes: false }.to_start(std::iter::empty()).unwrap().check("sh a").is_err());
+        assert!(Yes { yes: true }.to_start(["sh b".to_owned()].into_iter()).unwrap().check("sh b").is_ok());
     }
 }

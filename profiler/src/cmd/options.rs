@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use anyhow::bail;
-use cli::options::{HEARTBEAT, RunOptions};
+use cli::{
+    agree::Yes,
+    options::{HEARTBEAT, RunOptions},
+};
 use jobs::{
     cells::{self, CommandLine},
     pool,
@@ -77,9 +80,8 @@ pub(super) struct MeasureOptions {
 /// The options of `single` and `colocate` that --resume takes, too.
 #[derive(clap::Args)]
 pub(super) struct ResumeOptions {
-    /// With --resume: start the programs that the run names without a confirmation.
-    #[arg(long)]
-    pub(super) yes: bool,
+    #[command(flatten)]
+    pub(super) yes: Yes,
     /// The time after which no launch is started. It includes the time for estimates of memory.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(super) budget: Option<Duration>,
@@ -195,9 +197,6 @@ impl ResumeOptions {
     /// # Errors
     /// `--yes` was given.
     pub(super) fn check_new(&self) -> anyhow::Result<()> {
-        if self.yes {
-            bail!("--yes applies to --resume only; remove it");
-        }
-        Ok(())
+        self.yes.check_absent("--resume")
     }
 }

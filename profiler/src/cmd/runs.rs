@@ -3,7 +3,10 @@
 use std::path::Path;
 
 use anyhow::Context as _;
-use cli::{agree, table};
+use cli::{
+    agree::{self, Consent},
+    table,
+};
 use jobs::manifest;
 use rig::{Exit, interrupt::Interrupt, output};
 use schema::{
@@ -34,7 +37,9 @@ pub(super) fn begin(
     if !footprints.measured.is_empty() {
         run.write_footprints(footprints)?;
     }
-    measure((command, began), &run, manifest, json)
+    // The programs of a new run are those of the command line.
+    let consent = Consent::typed(agree::programs_of(manifest));
+    measure((command, began), &run, (manifest, &consent), json)
 }
 
 /// Continues a run that `command` began.
@@ -47,21 +52,21 @@ pub(super) fn resume(
     let run = RunDir::open(path)?;
     let mut manifest = run.manifest()?;
     measure::can_go_on(&run, &manifest, command)?;
-    agree::to_start(agree::programs_of(&manifest), options.yes)?;
+    let consent = options.yes.to_start(agree::programs_of(&manifest))?;
     if let Some(budget) = options.budget {
         manifest.settings.budget_s = Some(budget.as_secs_f64());
     }
-    measure((command, began), &run, &manifest, options.json)
+    measure((command, began), &run, (&manifest, &consent), options.json)
 }
 
 fn measure(
     (command, began): (&str, Nanos),
     run: &RunDir,
-    manifest: &Manifest,
+    (manifest, consent): (&Manifest, &Consent),
     json: bool,
 ) -> anyhow::Result<Exit> {
     let catalog = Catalog::open(&manifest.settings.catalogs)?;
-    let outcome = measure::measure(run, manifest, &catalog, began)?;
+    let outcome = measure::measure(run, (manifest, consent), &catalog, began)?;
     show(run, &outcome.derived, json)?;
     if !outcome.missing.launches.is_empty() {
         output::note("not measured:");

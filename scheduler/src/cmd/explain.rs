@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use cli::agree;
+use cli::agree::Yes;
 use rig::{Exit, output};
 use schema::{
     decision::{Action, DeviceId, Happened, Settled, Turn},
     units::Nanos,
 };
 
-use super::{busy, recorded};
+use super::{busy, consent, recorded};
 use crate::{
     cluster::{JobId, Share},
     job::{Ending, State},
@@ -37,9 +37,8 @@ pub(super) struct Args {
     /// The turn after which the job is looked at [default: the last one].
     #[arg(long, value_name = "N")]
     turn: Option<u64>,
-    /// Start a policy that is a program without asking.
-    #[arg(long)]
-    yes: bool,
+    #[command(flatten)]
+    yes: Yes,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
@@ -52,8 +51,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         .with_context(|| format!("{} has turns 0 to {last}; there is no turn {turn}", args.run.display()))?;
     let job = inputs.asked.iter().find(|asked| asked.name == args.job);
     let job = job.with_context(|| format!("the trace has no job '{}'", args.job))?.id;
-    agree::to_start(policy::program(name).map(str::to_owned).into_iter(), args.yes)?;
-    let mut policy = policy::build(name)?;
+    let consent = consent(&args.yes, &inputs.manifest)?;
+    let mut policy = policy::build(name, &consent)?;
     let mut engine = inputs.engine();
     let busy = busy(format!("deciding {} turns again", turns.len()));
     let replayed = replay(&mut engine, &mut *policy, turns);

@@ -5,6 +5,7 @@ mod sides;
 
 use std::path::PathBuf;
 
+use cli::agree::Yes;
 use outcomes::fidelity::{self, Bars};
 use rig::{Exit, output};
 use schema::{rows, run_dir::RunDir};
@@ -13,6 +14,7 @@ use self::{
     show::show,
     sides::{as_prediction, devices, is_simulated, outcomes, predictions, with_drawn_totals},
 };
+use super::consent;
 use crate::online;
 
 /// Compare a run with its prediction, job by job.
@@ -56,9 +58,11 @@ pub(super) struct Args {
     ///
     /// The error that is left is that of the simulation itself. The drift of these times is gone, with its effect on waiting. The
     /// speed of the machine is shown as well: the time of a step over that of the tables, for all jobs together. This
-    /// needs the journal of the run.
+    /// needs the journal of the run. A policy that is a program is started, if the user agrees.
     #[arg(long, conflicts_with = "second")]
     hindsight: bool,
+    #[command(flatten)]
+    yes: Yes,
     /// Also show each job.
     #[arg(long)]
     jobs: bool,
@@ -68,6 +72,9 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
+    if !args.hindsight {
+        args.yes.check_absent("--hindsight")?;
+    }
     let first = outcomes(&args.first)?;
     let of_first = devices(&args.first)?;
     let found = match &args.second {
@@ -90,7 +97,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     };
     let mut found = with_drawn_totals(found, &args.first)?;
     if args.hindsight {
-        let (simulated, speed) = online::hindsight(&RunDir::open(&args.first)?)?;
+        let run = RunDir::open(&args.first)?;
+        let consent = consent(&args.yes, &run.manifest()?)?;
+        let (simulated, speed) = online::hindsight(&run, &consent)?;
         let hindsight = fidelity::compare(&as_prediction(&simulated), &first, [of_first; 2])?;
         found.hindsight = Some(fidelity::split_by_hindsight(&found, &hindsight, speed));
     }

@@ -19,6 +19,7 @@ use std::{path::Path, process::ExitCode, time::Duration};
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 use cli::{
+    agree::{Consent, Yes},
     command_line::parse,
     shell::{Completions, Man},
 };
@@ -26,10 +27,14 @@ use indicatif::{ProgressBar, ProgressFinish};
 use rig::{Exit, interrupt};
 use schema::{
     decision::{self, Turn},
+    manifest::Manifest,
     run_dir::RunDir,
 };
 
-use crate::{online::RunInputs, policy};
+use crate::{
+    online::{self, RunInputs},
+    policy,
+};
 
 /// Schedules training jobs, simulated and on the devices of this machine.
 ///
@@ -38,7 +43,7 @@ use crate::{online::RunInputs, policy};
 ///
 /// Exit codes: 0 all rows are ok; 1 some row failed, jobs wait for ever, a turn was decided otherwise (`replay`), the error is
 /// larger than the limits (`fidelity --again`), or a workload has too few rows (`fit`); 2 usage, a file that does not exist, a bad
-/// definition, or a bad trace; 3 the machine lacks something (`profile doctor` says what); 4 there are no jobs, no decisions yet,
+/// definition, a bad trace, or a program that a run names and that nobody agreed to start; 3 the machine lacks something (`profile doctor` says what); 4 there are no jobs, no decisions yet,
 /// nothing that gives the answer (`predict`), or no plan that fits (`plan`); 5 a file cannot be written or read; 6 a device or its driver does not answer; 130
 /// interrupted, 129 by a terminal that was closed.
 #[derive(Parser)]
@@ -120,6 +125,15 @@ fn recorded(path: &Path) -> anyhow::Result<(RunInputs, Vec<Turn>)> {
         true => Err(Exit::NothingMatched.because(format!("{} has no decisions yet", path.display()))),
         false => Ok((inputs, turns)),
     }
+}
+
+/// Asks for the consent to start the policy of a run, if that is a program.
+///
+/// # Errors
+/// Fails if it is not a run of `sched`, and if the user does not agree.
+fn consent(yes: &Yes, manifest: &Manifest) -> anyhow::Result<Consent> {
+    let policy = policy::program(&online::scheduling(manifest)?.policy);
+    yes.to_start(policy.map(str::to_owned).into_iter())
 }
 
 /// Shows a spinner with a message on a terminal until it is dropped.

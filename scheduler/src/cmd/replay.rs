@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use super::{busy, recorded};
+use super::{busy, consent, recorded};
 use crate::{
     cluster::ClusterError,
     online, policy,
     replay::{self, Difference},
 };
-use cli::agree;
+use cli::agree::Yes;
 use rig::{Exit, output};
 
 /// Make the decisions of a run again, and compare each turn.
@@ -21,16 +21,15 @@ use rig::{Exit, output};
 pub(super) struct Args {
     /// Directory of a run of `sched run`, or of `sched sim --out`.
     run: PathBuf,
-    /// Start a policy that is a program without asking.
-    #[arg(long)]
-    yes: bool,
+    #[command(flatten)]
+    yes: Yes,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let (inputs, turns) = recorded(&args.run)?;
     let name = &online::scheduling(&inputs.manifest)?.policy;
-    agree::to_start(policy::program(name).map(str::to_owned).into_iter(), args.yes)?;
-    let mut policy = policy::build(name)?;
+    let consent = consent(&args.yes, &inputs.manifest)?;
+    let mut policy = policy::build(name, &consent)?;
     let busy = busy(format!("deciding {} turns again", turns.len()));
     let compared = replay::replay(&mut inputs.engine(), &mut *policy, &turns);
     drop(busy);

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use cli::{
-    agree,
+    agree::{self, Consent, Yes},
     options::{HEARTBEAT, RunOptions},
     table,
 };
@@ -84,29 +84,31 @@ pub(super) struct Args {
     /// into the run. The versions of Tandem, libtorch and the driver of GPUs must be those with which the run was begun.
     #[arg(long, value_name = "RUN", conflicts_with_all = ["trace", "policy", "RunOptions", "Rules", "ForwardOptions", "progress_every"])]
     resume: Option<PathBuf>,
-    /// With --resume: start the programs that the run names without asking.
-    #[arg(long, requires = "resume")]
-    yes: bool,
+    #[command(flatten)]
+    yes: Yes,
     /// Print the outcomes as JSON.
     #[arg(long)]
     json: bool,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let run = match (&args.resume, &args.trace, &args.policy) {
+    let (run, consent) = match (&args.resume, &args.trace, &args.policy) {
         (Some(path), ..) => {
             let run = RunDir::open(path)?;
             let manifest = run.manifest()?;
             software::is_measured_by_the_same(&run, &manifest)?;
             let policy = policy::program(&online::scheduling(&manifest)?.policy).map(str::to_owned);
-            agree::to_start(policy.into_iter().chain(agree::programs_of(&manifest)), args.yes)?;
-            run
+            let consent = args.yes.to_start(policy.into_iter().chain(agree::programs_of(&manifest)))?;
+            (run, consent)
         }
-        (None, Some(trace), Some(policy)) => begin(trace, policy, args)?,
+        (None, Some(trace), Some(policy)) => {
+            args.yes.check_absent("--resume")?;
+            begin(trace, policy, args)?
+        }
         (None, ..) => bail!("name a trace and a policy, or a run with --resume"),
     };
     output::note(format_args!("watch it with: report serve {}", run.path().display()));
-    let ended = online::conduct(&run)?;
+    let ended = online::conduct(&run, &consent)?;
     if args.json {
         output::print(rows::to_json(&ended.outcomes))?;
     } else {
@@ -125,10 +127,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     Ok(ended.exit)
 }
 
-/// Makes the directory of a run with copies of its inputs, its predictions and its manifest.
-fn begin(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<RunDir> {
+/// Makes the directory of a run with copies of its inputs, its predictions and its manifest. Returns the consent to start its programs.
+fn begin(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<(RunDir, Consent)> {
     // All inputs are checked before the directory is made. For this a policy that is a program is started once without a question.
-    drop(policy::build(policy)?);
+    let typed = policy::typed([policy]);
+    drop(policy::build(policy, &typed)?);
     run::check_data(args.run.data.as_deref())?;
     let (manifest, footprints) = manifest(trace, policy, args)?;
     let sources = args.rules.sources();
@@ -146,7 +149,7 @@ fn begin(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<RunDir> {
     online::probe(&inputs.manifest)?;
     inputs.doubts().into_iter().chain(inputs.unsteady_tables()).for_each(output::note);
     let busy = busy("simulating the trace first".into());
-    let predicted = online::predict(&inputs, args.rules.draws)?;
+    let predicted = online::predict(&inputs, args.rules.draws, &typed)?;
     drop(busy);
     let path = args.run.out.clone().unwrap_or_else(|| manifest::directory("sched", &inputs.manifest));
     // From here on a signal does not end the program at once, so that no file of the run is cut off.
@@ -170,7 +173,9 @@ fn begin(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<RunDir> {
     run.write_footprints(&footprints)?;
     // The manifest is last: a directory that has one is complete and can be resumed.
     run.write_manifest(&inputs.manifest)?;
-    Ok(run)
+    // A trace that the user has named to be run is the user's own request, as a script is for a shell.
+    let policy = policy::program(policy).map(str::to_owned);
+    Ok((run, Consent::typed(policy.into_iter().chain(agree::programs_of(&inputs.manifest)))))
 }
 
 /// Makes the manifest, and returns it with the footprints that the memory of jobs was estimated from.

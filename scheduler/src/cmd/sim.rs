@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::{Context as _, ensure};
 use clap::ArgGroup;
-use cli::table;
+use cli::{agree::Consent, table};
 use jobs::{
     manifest::{self, RunRequest},
     pool,
@@ -38,6 +38,7 @@ use crate::{
     journal::{Decisions, FirstRefusal, Journal, Unrecorded},
     models::ModelFiles,
     online::{self, Draws, InputFiles, RunInputs, Simulated},
+    policy,
     sim::{self, Sim},
     sources::{Source, Sources},
 };
@@ -133,6 +134,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         machine: args.rules.machine.as_deref(),
         footprints: Vec::new(),
     };
+    let consent = policy::typed(names.iter().map(String::as_str));
     let mut inputs = RunInputs::new(manifest, files.clone())?;
     some_jobs(&inputs, &args.trace)?;
     inputs.check_times()?;
@@ -153,8 +155,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             1 => out.clone(),
             _ => out.join(policies::folder(name)),
         });
-        let (found, is_whole) =
-            simulate(args, &inputs, &files, out.as_deref()).with_context(|| format!("policy {name}"))?;
+        let (found, is_whole) = simulate(args, (&inputs, &files), out.as_deref(), &consent)
+            .with_context(|| format!("policy {name}"))?;
         if !is_whole || found.failed > 0 || found.unsupported > 0 {
             exit = Exit::SomeFailed;
         }
@@ -221,9 +223,9 @@ fn device_types(sources: &Sources) -> anyhow::Result<BTreeSet<String>> {
 /// Simulates the policy of the manifest. Returns the totals, and whether all jobs have ended.
 fn simulate(
     args: &Args,
-    inputs: &RunInputs,
-    files: &InputFiles<'_>,
+    (inputs, files): (&RunInputs, &InputFiles<'_>),
     out: Option<&Path>,
+    consent: &Consent,
 ) -> anyhow::Result<(Totals, bool)> {
     let observed = Observed::from_now();
     let run = out.map(RunDir::create).transpose()?;
@@ -237,10 +239,9 @@ fn simulate(
     };
     let mut progress = Progress::new(&mut *journal, inputs);
     let mut refusal = FirstRefusal::new(&mut progress);
-    let Simulated { outcomes, ended, decision_times } = online::simulate(inputs, &mut refusal)?;
-    let draws =
-        args.rules.draws.filter(|_| ended.is_ok()).map(|count| Draws::new(inputs, count)).transpose()?;
-    let draws = draws.unwrap_or_default();
+    let Simulated { outcomes, ended, decision_times } = online::simulate(inputs, &mut refusal, consent)?;
+    let draws = args.rules.draws.filter(|_| ended.is_ok());
+    let draws = draws.map(|count| Draws::new(inputs, count, consent)).transpose()?.unwrap_or_default();
     let is_whole = match ended {
         Ok(()) => true,
         Err(error @ ClusterError::Stuck { .. }) => {

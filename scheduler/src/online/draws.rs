@@ -10,6 +10,7 @@ use std::{
 };
 
 use anyhow::Context as _;
+use cli::agree::Consent;
 use model::Drawn;
 use outcomes::{
     draws::range,
@@ -37,7 +38,7 @@ impl Draws {
     ///
     /// # Errors
     /// Fails if a simulation ends before its jobs, for example because a step time is not known.
-    pub fn new(inputs: &RunInputs, count: u32) -> anyhow::Result<Draws> {
+    pub fn new(inputs: &RunInputs, count: u32, consent: &Consent) -> anyhow::Result<Draws> {
         let next = AtomicU32::new(0);
         let done = Mutex::new(Vec::new());
         let work = || -> anyhow::Result<()> {
@@ -46,7 +47,7 @@ impl Draws {
                 if draw >= count {
                     return Ok(());
                 }
-                let found = simulated(inputs, draw);
+                let found = simulated(inputs, draw, consent);
                 // The other threads have nothing more to do if one fails.
                 let found = found.inspect_err(|_| next.store(count, Ordering::Relaxed));
                 let found = found.with_context(|| format!("draw {draw} of {count}"))?;
@@ -83,12 +84,12 @@ impl Draws {
 }
 
 /// Simulates one draw. Returns its row, and the completion time of each job that ended well.
-fn simulated(inputs: &RunInputs, draw: u32) -> anyhow::Result<(Draw, Vec<Option<u64>>)> {
+fn simulated(inputs: &RunInputs, draw: u32, consent: &Consent) -> anyhow::Result<(Draw, Vec<Option<u64>>)> {
     let seed = inputs.manifest.seed.wrapping_add(u64::from(draw) + 1);
     let truth = Drawn { model: &*inputs.models.truth, seed };
     let course = Box::new(Drifting::new(&inputs.models.drift, seed));
     let chance = Chance { seed, truth: &truth, course };
-    let Simulated { outcomes, ended, .. } = simulate_with(inputs, chance, &mut Unrecorded)?;
+    let Simulated { outcomes, ended, .. } = simulate_with(inputs, chance, &mut Unrecorded, consent)?;
     ended?;
     let ok = |row: &Outcome| row.jct_ns.filter(|_| row.status == Status::Ok);
     let jct_ns: Vec<Option<u64>> = outcomes.iter().map(ok).collect();

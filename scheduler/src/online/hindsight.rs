@@ -1,6 +1,7 @@
 //! A run simulated again with what was measured in it.
 
 use anyhow::{Context as _, ensure};
+use cli::agree::Consent;
 use schema::{
     decision,
     rows::{self, MachineSpeed, Outcome, Skip},
@@ -18,8 +19,9 @@ use crate::{hindsight::Hindsight, journal::Unrecorded, recorded::Recorded};
 /// and the speed of the machine over the run.
 ///
 /// # Errors
-/// Fails if the run has no journal or could not be predicted, and if a launch failed in it, which a simulation does not repeat.
-pub fn hindsight(run: &RunDir) -> anyhow::Result<(Vec<Outcome>, Vec<MachineSpeed>)> {
+/// Fails if the run has no journal or could not be predicted, and if a launch failed in it, which a simulation does not repeat. Fails if
+/// the user does not agree to start its policy, if that is a program.
+pub fn hindsight(run: &RunDir, consent: &Consent) -> anyhow::Result<(Vec<Outcome>, Vec<MachineSpeed>)> {
     let inputs = RunInputs::read(run)?;
     let recorded = Recorded::new(&decision::read(&run.decisions_path())?);
     let failures = recorded.failures;
@@ -34,7 +36,7 @@ pub fn hindsight(run: &RunDir) -> anyhow::Result<(Vec<Outcome>, Vec<MachineSpeed
     let course = Box::new(Hindsight(recorded));
     let chance = Chance { seed: inputs.manifest.seed, truth, course };
     let why = || format!("{} cannot be simulated again", run.path().display());
-    let simulated = simulate_with(&inputs, chance, &mut Unrecorded).with_context(why)?;
+    let simulated = simulate_with(&inputs, chance, &mut Unrecorded, consent).with_context(why)?;
     simulated.ended.with_context(why)?;
     Ok((inputs.with_fair_times(simulated.outcomes), speed))
 }

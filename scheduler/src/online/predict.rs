@@ -1,6 +1,7 @@
 //! Predicts a run by a simulation with the same trace and the same policy.
 
 use anyhow::Context as _;
+use cli::agree::Consent;
 use model::Throughput;
 use schema::{
     rows::{self, DecisionTimes, Draw, Outcome, Prediction},
@@ -45,7 +46,11 @@ impl Predicted {
 ///
 /// # Errors
 /// Fails if the trace cannot be simulated, for example because a step time is not known.
-pub fn predict(inputs: &RunInputs, draws: Option<u32>) -> anyhow::Result<Option<Predicted>> {
+pub fn predict(
+    inputs: &RunInputs,
+    draws: Option<u32>,
+    consent: &Consent,
+) -> anyhow::Result<Option<Predicted>> {
     if inputs.costs.is_none() {
         return Ok(None);
     }
@@ -53,12 +58,12 @@ pub fn predict(inputs: &RunInputs, draws: Option<u32>) -> anyhow::Result<Option<
     inputs.check_times().context(why)?;
     let mut unrecorded = Unrecorded;
     let mut refusal = FirstRefusal::new(&mut unrecorded);
-    let Simulated { outcomes, ended, .. } = simulate(inputs, &mut refusal).context(why)?;
+    let Simulated { outcomes, ended, .. } = simulate(inputs, &mut refusal, consent).context(why)?;
     if let Err(error) = ended {
         let told = format!("{why}{}{}", refusal.told(), inputs.measure_first());
         return Err(anyhow::Error::new(error).context(told));
     }
-    let draws = draws.map(|count| Draws::new(inputs, count)).transpose()?.unwrap_or_default();
+    let draws = draws.map(|count| Draws::new(inputs, count, consent)).transpose()?.unwrap_or_default();
     Ok(Some(predicted(inputs, &outcomes, &draws)))
 }
 
@@ -90,9 +95,13 @@ pub struct Simulated {
 ///
 /// # Errors
 /// Fails if the costs of switches are not known, or the simulation cannot begin.
-pub fn simulate(inputs: &RunInputs, journal: &mut dyn Journal) -> anyhow::Result<Simulated> {
+pub fn simulate(
+    inputs: &RunInputs,
+    journal: &mut dyn Journal,
+    consent: &Consent,
+) -> anyhow::Result<Simulated> {
     let (seed, truth) = (inputs.manifest.seed, &*inputs.models.truth);
-    let simulated = simulate_with(inputs, Chance { seed, truth, course: Box::new(Exact) }, journal)?;
+    let simulated = simulate_with(inputs, Chance { seed, truth, course: Box::new(Exact) }, journal, consent)?;
     Ok(Simulated { outcomes: inputs.with_fair_times(simulated.outcomes), ..simulated })
 }
 
@@ -100,6 +109,7 @@ pub(super) fn simulate_with(
     inputs: &RunInputs,
     chance: Chance<'_>,
     journal: &mut dyn Journal,
+    consent: &Consent,
 ) -> anyhow::Result<Simulated> {
     let costs = inputs.costs.as_deref().context("the costs of switches are not known")?;
     let scheduling = scheduling(&inputs.manifest)?;
@@ -121,7 +131,7 @@ pub(super) fn simulate_with(
     };
     let truth = Box::new(chance.truth);
     let mut sim = Sim::new(&inputs.topology, &inputs.asked, truth, costs, settings)?.on_course(chance.course);
-    let mut policy = Timed::new(policy::build(&scheduling.policy)?);
+    let mut policy = Timed::new(policy::build(&scheduling.policy, consent)?);
     let mut engine = inputs.engine();
     let ended = engine::run(&mut engine, &mut sim, &mut policy, journal).map(drop);
     Ok(Simulated { outcomes: engine.outcomes(), ended, decision_times: policy.times() })

@@ -1,6 +1,7 @@
 //! The list of policies, by the names that users type.
 
 use anyhow::{Context as _, bail, ensure};
+use cli::agree::Consent;
 
 use super::{
     Policy, antman, divided::Divided, elastic, elastic_fifo, exec, fifo, gandiva, gavel, gittins, horus,
@@ -156,8 +157,9 @@ fn each<P: Policy + 'static>(build: impl Fn() -> P + 'static) -> anyhow::Result<
 /// Builds a policy by its name, for example `srtf`, `tiresias:3600s` or `exec:python3 my_policy.py`. A program is started at once.
 ///
 /// # Errors
-/// Fails if no policy has the name, its settings cannot be parsed, or its program cannot be started.
-pub fn build(name: &str) -> anyhow::Result<Box<dyn Policy>> {
+/// Fails if no policy has the name, its settings cannot be parsed, the user does not agree to start its program, or the program cannot be
+/// started.
+pub fn build(name: &str, consent: &Consent) -> anyhow::Result<Box<dyn Policy>> {
     let (kind, settings) = split(name);
     let Some(Entry { usage, build, .. }) = entry(kind) else {
         bail!("there is no policy '{kind}'; there are {}", names().collect::<Vec<_>>().join(", "));
@@ -166,6 +168,7 @@ pub fn build(name: &str) -> anyhow::Result<Box<dyn Policy>> {
         settings.is_empty() || !usage.is_empty(),
         "policy '{kind}' has no settings; '{settings}' was given"
     );
+    program(name).map_or(Ok(()), |program| consent.check(program))?;
     build(settings).with_context(|| format!("policy '{name}'; write {kind}{usage}"))
 }
 
@@ -177,6 +180,11 @@ pub fn resizes(name: &str) -> bool {
 /// The command of a policy that is a program. `None` for all other policies.
 pub fn program(name: &str) -> Option<&str> {
     name.strip_prefix("exec:")
+}
+
+/// The consent to start the programs among policies that the user has typed.
+pub fn typed<'a>(names: impl IntoIterator<Item = &'a str>) -> Consent {
+    Consent::typed(names.into_iter().filter_map(program).map(str::to_owned))
 }
 
 /// The names of all policies, each with the settings that may follow it.
@@ -244,7 +252,7 @@ mod tests {
             "gandiva:search=keep:keep=8",
             "gandiva:slice=off:pack=off:reports=10:search=keep",
         ] {
-            assert!(build(name).is_ok(), "{name}");
+            assert!(build(name, &Consent::none()).is_ok(), "{name}");
         }
         for (name, message) in [
             (
@@ -330,8 +338,20 @@ mod tests {
                 "policy 'exec:./no-such-program'; write exec:COMMAND: './no-such-program' cannot be",
             ),
         ] {
-            let error = format!("{:#}", build(name).err().expect(name));
+            let consent = typed([name]);
+            let error = format!("{:#}", build(name, &consent).err().expect(name));
             assert!(error.starts_with(message), "{error}");
         }
+    }
+
+    #[test]
+    fn a_program_is_built_only_with_the_consent_to_start_it() {
+        let error =
+            |consent| format!("{:#}", build("exec:./no-such-program", &consent).err().expect("it fails"));
+        for consent in [Consent::none(), typed(["exec:./another-program", "fifo"])] {
+            let error = error(consent);
+            assert!(error.starts_with("the program './no-such-program' is not started"), "{error}");
+        }
+        assert!(error(typed(["exec:./no-such-program"])).contains("cannot be started"));
     }
 }

@@ -53,7 +53,7 @@ mod tiresias;
 
 use std::collections::BTreeSet;
 
-pub use list::{build, names, program, resizes};
+pub use list::{build, names, program, resizes, typed};
 pub use moves::{Move, Moves};
 use schema::units::Nanos;
 pub use timed::Timed;

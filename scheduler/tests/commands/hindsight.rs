@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use front_door::Door;
+use front_door::{Door, Said, executable};
 use schema::{
     rows::{self, Fidelity, Outcome, Prediction},
     run_dir::RunDir,
@@ -57,6 +57,44 @@ fn a_run_with_failures_and_a_run_without_a_journal_have_no_hindsight() {
     fs::remove_file(door.path("noisy/decisions.jsonl")).unwrap();
     let said = door.exits(2, "fidelity noisy --hindsight");
     assert!(said.err.contains("decisions.jsonl"), "{}", said.err);
+}
+
+/// Starts each job on the first free device, and leaves a mark of its own start.
+const STARTS_ALL: &str = r#"#!/usr/bin/env python3
+import json, sys
+open("started", "a").write("x")
+jobs, taken = {}, {}
+for turn in map(json.loads, sys.stdin):
+    jobs.update((job["job"], job) for job in turn["jobs"])
+    taken.update((device["device"], device["kept_by"]) for device in turn["devices"])
+    actions = []
+    for job in (job for job in jobs.values() if job["state"] == "waiting"):
+        free = [device for device in taken if not taken[device]]
+        if free:
+            taken[free[0]] = [job["job"]]
+            actions.append({"start": {"job": job["job"], "devices": free[:1], "plan": job["plan"]}})
+    print(json.dumps({"turn": turn["turn"], "actions": actions}), flush=True)
+"#;
+
+#[test]
+fn hindsight_starts_the_policy_of_a_run_only_if_the_user_agrees() {
+    let door = crate::door();
+    executable(&door.path("own.py"), STARTS_ALL);
+    noisy(&door, "exec:./own.py", "");
+    fs::remove_file(door.path("started")).unwrap();
+    let mut command = door.command("fidelity noisy --hindsight");
+    let output = command.stdin(std::process::Stdio::null()).output().expect("sched starts");
+    let said = Said::of(&output);
+    assert_eq!(output.status.code(), Some(2), "{}", said.err);
+    assert!(
+        said.err.contains("the run would start './own.py'") && said.err.contains("--yes"),
+        "{}",
+        said.err
+    );
+    assert!(!door.path("started").exists(), "the program was started");
+    let said = door.exits(0, "fidelity noisy --hindsight --yes");
+    assert!(said.out.contains("drift of times"), "{}", said.out);
+    assert!(door.path("started").exists());
 }
 
 /// Each step took 300 ms, and the trace of the run then says 250 ms.

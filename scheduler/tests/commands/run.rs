@@ -123,6 +123,18 @@ fn jobs_of_a_trace_run_and_stand_beside_what_was_predicted() {
 }
 
 #[test]
+fn consent_without_a_question_is_refused() {
+    let door = door(TRACE);
+    for (command, only) in [
+        ("run trace.csv --policy fifo --device cpu:0 --yes", "--resume"),
+        ("fidelity r --yes", "--hindsight"),
+    ] {
+        let said = door.exits(2, command);
+        assert!(said.err.contains(&format!("--yes applies to {only} only; remove it")), "{}", said.err);
+    }
+}
+
+#[test]
 fn files_of_the_user_stay_in_and_beside_a_run() {
     let Some(door) = door_to_two(TRACE) else { return };
     std::fs::create_dir(door.path("r")).expect("it is new");
@@ -259,7 +271,7 @@ fn a_program_reshapes_elastic_jobs_by_what_it_is_told_of_their_plans() {
     let Some(door) = door_to_two(&format!("name,submit_s,job,steps,elastic\n{rows}")) else { return };
     door.write("reshape.py", program);
     short_is_measured(&door, "alone");
-    let mut command = door.command(&format!("run trace.csv {ON_TWO} --table alone --yes --policy"));
+    let mut command = door.command(&format!("run trace.csv {ON_TWO} --table alone --policy"));
     command.arg("exec:python3 reshape.py");
     let said = interrupted_when(&door, command, "the job has been reshaped twice", |turns| {
         goes_on_under(turns, 0, 3)

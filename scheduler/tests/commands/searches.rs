@@ -193,8 +193,7 @@ fn a_search_over_learning_rates_is_halved_by_the_losses_of_real_processes() {
     let member = |(id, rate): (usize, f64)| format!("m{id},0,short,600,5000000,rates,{rate}\n");
     let members: String = rates.into_iter().enumerate().map(member).collect();
     door.write("trace.csv", &format!("name,submit_s,job,steps,step_ns,search,learning_rate\n{members}"));
-    let options =
-        "--device cpu:0,cpu:1 --catalog catalog.toml --progress-every 200ms --switch-cost 50ms --yes";
+    let options = "--device cpu:0,cpu:1 --catalog catalog.toml --progress-every 200ms --switch-cost 50ms";
     if halve(&door, 60, &format!("run trace.csv {options} --out r"), None).is_none() {
         return;
     }
@@ -249,7 +248,7 @@ fn a_search_over_learning_rates_of_a_model_finds_one_that_learns() {
     let member = |(id, rate): (usize, f64)| format!("m{id},0,llama-mini@b8,30,100000000,rates,{rate}\n");
     let members: String = rates.into_iter().enumerate().map(member).collect();
     door.write("trace.csv", &format!("name,submit_s,job,steps,step_ns,search,learning_rate\n{members}"));
-    let options = "--device cpu:0 --progress-every 500ms --switch-cost 1s --yes";
+    let options = "--device cpu:0 --progress-every 500ms --switch-cost 1s";
     if halve(&door, 12, &format!("run trace.csv {options} --out r"), Some(&bin)).is_none() {
         return;
     }

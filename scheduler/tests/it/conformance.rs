@@ -235,7 +235,7 @@ fn every_policy_decides_the_same_on_a_testbed_as_on_a_simulated_cluster() {
             run.topology.nodes()[run.topology.node_of(*device).0 as usize].facts.profiling
         };
         for name in names {
-            let build = || policy::build(name).expect("there is such a policy");
+            let build = || policy::build(name, &policy::typed([])).expect("there is such a policy");
             let turns = check(&run, seed, &mut seen, &build);
             let refused = turns.iter().flat_map(|turn| &turn.refused).next();
             assert!(refused.is_none(), "{name}, seed {seed}: {refused:?}");

@@ -62,7 +62,7 @@ impl Throughput for Own {
 
 /// Returns a policy by its name.
 pub(crate) fn built(name: &str) -> Box<dyn Policy> {
-    policy::build(name).unwrap_or_else(|error| panic!("{error:#}"))
+    policy::build(name, &policy::typed([name])).unwrap_or_else(|error| panic!("{error:#}"))
 }
 
 /// A whole run on a simulated cluster.

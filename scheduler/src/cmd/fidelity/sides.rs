@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use cli::agree::Consent;
 use outcomes::{draws::totals_of_draws, totals::busy_ns};
 use rig::output;
 use schema::{
@@ -114,7 +115,7 @@ pub(super) fn predictions(path: &Path) -> anyhow::Result<Vec<Prediction>> {
     let again = || {
         let inputs = RunInputs::read(&run)?;
         let is_program = policy::program(&online::scheduling(&inputs.manifest)?.policy).is_some();
-        let predicted = if is_program { None } else { online::predict(&inputs, None)? };
+        let predicted = if is_program { None } else { online::predict(&inputs, None, &Consent::none())? };
         Ok(predicted.map(|predicted| predicted.predictions).unwrap_or_default())
     };
     let shares = shares(&file, &predictions, again);

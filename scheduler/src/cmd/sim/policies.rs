@@ -24,7 +24,7 @@ pub(super) fn named(typed: &[String]) -> anyhow::Result<Vec<String>> {
                 "policy '{name}' is named twice, or differs from another only in punctuation; leave one out"
             );
         }
-        policy::build(name)?;
+        policy::build(name, &policy::typed([&**name]))?;
     }
     Ok(names)
 }
