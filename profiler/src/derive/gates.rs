@@ -73,7 +73,9 @@ pub(super) fn of_steps(steps: &[JobStep], used: usize, class: Class) -> Vec<Foun
             found.push((Warning::NotSteady, text));
         }
     }
-    let together = steps.windows(2).filter(|pair| pair[0].end == pair[1].end).count();
+    // Steps that were seen together share the time in whole nanoseconds. The lengths of others differ by more as a rule.
+    let are_together = |pair: &&[JobStep]| pair[0].dur_ns.abs_diff(pair[1].dur_ns) <= 1;
+    let together = steps.windows(2).filter(are_together).count();
     let is_scraped = steps.first().is_some_and(|step| step.timing == Timing::Scraped);
     if is_scraped && together * BUFFERED_ONE_IN > steps.len() {
         let text = format!("{together} of {} steps were seen together with the one before", steps.len());

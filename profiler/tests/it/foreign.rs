@@ -285,6 +285,19 @@ done";
     exits(0, &door, "single --device cpu:0 --repeats 1 --out r --steps-regex step --", &["sh", "-c", script]);
     let row = row(&door);
     assert!(row.warnings.iter().any(|warning| warning == Warning::Buffered), "{row:?}");
+    let lines = events::read(&door.run("r").events_path(&row.launch, 0), 0).expect("they are whole");
+    let mut lengths = Vec::new();
+    for pair in lines.windows(2) {
+        let Event::Step(step) = &pair[1].event else { continue };
+        assert_eq!(
+            pair[1].mono_ns - pair[0].mono_ns,
+            step.dur_ns,
+            "a step begins where the one before it ended"
+        );
+        lengths.push(step.dur_ns.0);
+    }
+    let used: u64 = lengths.iter().rev().take(row.steps_used as usize).sum();
+    assert_eq!((lengths.len(), row.window_ns), (8, Some(used)), "{row:?}");
 }
 
 #[test]

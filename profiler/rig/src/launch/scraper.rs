@@ -117,7 +117,7 @@ impl Scraper {
     }
 
     /// Records the steps that have ended since the last one was found. If there are several, because the program's output comes
-    /// in blocks, they count as equally long.
+    /// in blocks, they count as equally long, and each begins where the one before it ended.
     fn say(&mut self, ended: u64, seen: Nanos) -> io::Result<()> {
         let Some(begun) = self.boundary.replace(seen) else {
             self.steps = ended;
@@ -128,17 +128,17 @@ impl Scraper {
         };
         let spent_ns = u128::from((seen - begun).0);
         let share = |steps: u64| (spent_ns * u128::from(steps) / u128::from(ended)) as u64;
-        for step in 0..ended {
+        for number in 0..ended {
             let step = Step {
                 index: self.steps,
-                dur_ns: Nanos(share(step + 1) - share(step)),
+                dur_ns: Nanos(share(number + 1) - share(number)),
                 samples: None,
                 loss: None,
                 phases: None,
                 sent_bytes: None,
                 timing: Timing::Scraped,
             };
-            self.events.say_at(seen, Event::Step(step))?;
+            self.events.say_at(begun + Nanos(share(number + 1)), Event::Step(step))?;
             self.steps += 1;
         }
         Ok(())
@@ -192,8 +192,17 @@ mod tests {
         scraper.finish().unwrap();
         let steps = steps(&run);
         assert_eq!(steps.len(), 4, "the end of a line is seen with its end, or with that of the program");
-        assert_eq!(steps[1].0, steps[2].0, "they were seen together");
-        assert!(steps[1].1.abs_diff(steps[2].1) <= 1, "and share the time: {steps:?}");
+        assert!(
+            steps[1].1.abs_diff(steps[2].1) <= 1,
+            "those that were seen together share the time: {steps:?}"
+        );
+        for pair in steps.windows(2) {
+            assert_eq!(
+                (pair[1].0 - pair[0].0).0,
+                pair[1].1,
+                "a step begins where the one before it ended: {steps:?}"
+            );
+        }
         let whole: u64 = steps.iter().map(|(_, dur_ns)| dur_ns).sum();
         let lines = events::read(&run.events_path("0001-x", 0), 0).unwrap();
         assert_eq!(whole, (steps[3].0 - lines[0].mono_ns).0, "no time is lost");
