@@ -178,6 +178,8 @@ class EndTest(unittest.TestCase):
             ("raise torch.OutOfMemoryError('CUDA out of memory. Tried to allocate 2 GiB')", "out-of-memory"),
             ("raise RuntimeError('CUDA error: out of memory')", "out-of-memory"),
             ("raise RuntimeError(\"DefaultCPUAllocator: can't allocate memory: you tried\")", "out-of-memory"),
+            ("raise RuntimeError('tokenizer ran out of memory slots in prompt cache')", "internal"),
+            ("raise ValueError('CUDA out of memory')", "internal"),
             ("raise torch.distributed.DistBackendError('a rank is gone')", "collective"),
             ("raise RuntimeError('[gloo/transport/tcp/pair.cc:544] Connection closed by peer')", "collective"),
             ("raise ValueError('\"quoted\"\\n\\x00')", "internal"),
