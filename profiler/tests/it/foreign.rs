@@ -324,6 +324,17 @@ fn whatever_a_program_does_is_a_row_and_nothing_is_left_of_it() {
             Some(ErrorKind::Collective),
             "DistBackendError: lost",
         ),
+        // Words of a program about a disk or memory that need not be those of the run.
+        (
+            "raise OSError(28, 'No space left on device', '/dev/shm/x')",
+            Some(ErrorKind::Internal),
+            "No space left on device",
+        ),
+        (
+            "raise RuntimeError('the cache ran out of memory slots')",
+            Some(ErrorKind::Internal),
+            "out of memory slots",
+        ),
         ("os.kill(os.getpid(), 11)", Some(ErrorKind::Crashed), "crashed by SIGSEGV"),
         ("os._exit(0)", None, ""),
         // Its own events, in three ways.

@@ -29,7 +29,7 @@ impl Launch {
         if self.dismissed && fault.0 != ErrorKind::Stuck {
             return;
         }
-        let fault = verdict::of_disk(&self.run, fault);
+        let fault = verdict::of_disk(&self.run, self.spec.program.speaks(), fault);
         if self.fault.as_ref().is_none_or(|(_, known)| verdict::explains(&fault, known)) {
             self.fault = Some((rank, fault));
         }

@@ -14,6 +14,7 @@ use super::{
     notes,
     rank::Rank,
 };
+use crate::disk;
 
 impl Launch {
     /// Finds new ranks. A program of the user's may have any number of ranks, each of which creates its file with its first
@@ -56,7 +57,9 @@ impl Launch {
             _ => return,
         };
         if let Err(error) = outcome {
-            self.fail(0, (ErrorKind::Internal, format!("its steps cannot be written down: {error}")));
+            let is_full = disk::is_full(&error.to_string());
+            let kind = if is_full { ErrorKind::DiskFull } else { ErrorKind::Internal };
+            self.fail(0, (kind, format!("its steps cannot be written down: {error}")));
         }
     }
 

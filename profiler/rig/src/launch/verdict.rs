@@ -68,10 +68,14 @@ pub(super) fn fault_of(evidence: &Evidence) -> Option<Fault> {
 }
 
 /// The fault, corrected for a full disk: then any report of a program, or a missing one, is a consequence of it.
-pub(super) fn of_disk(run: &RunDir, (kind, what): Fault) -> Fault {
+///
+/// A worker writes to the run, so its error counts, as does that of a start. A program of the user's, which `speaks` excludes, may
+/// write to other file systems, and its words say nothing about the disk of the run.
+pub(super) fn of_disk(run: &RunDir, speaks: bool, (kind, what): Fault) -> Fault {
     use ErrorKind::{Crashed, Data, Garbled, Internal, NoFinish, NoHello, Start};
     let may_be = matches!(kind, Crashed | Data | Garbled | Internal | NoFinish | NoHello | Start);
-    if may_be && (disk::is_full(&what) || disk::has_no_space(run)) {
+    let is_reported = (speaks || kind == Start) && disk::is_full(&what);
+    if may_be && (is_reported || disk::has_no_space(run)) {
         (ErrorKind::DiskFull, format!("{what}, as the disk was full"))
     } else {
         (kind, what)
@@ -242,13 +246,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let run = RunDir::create(&dir.path().join("run")).unwrap();
         let full = "failed: events: No space left on device (os error 28)";
-        for (kind, what, told) in [
-            (ErrorKind::Internal, full, ErrorKind::DiskFull),
-            (ErrorKind::Start, full, ErrorKind::DiskFull),
-            (ErrorKind::Internal, "failed: it is broken", ErrorKind::Internal),
-            (ErrorKind::Interrupted, full, ErrorKind::Interrupted),
+        for (speaks, kind, what, told) in [
+            (true, ErrorKind::Internal, full, ErrorKind::DiskFull),
+            (true, ErrorKind::Start, full, ErrorKind::DiskFull),
+            (true, ErrorKind::Internal, "failed: it is broken", ErrorKind::Internal),
+            (true, ErrorKind::Interrupted, full, ErrorKind::Interrupted),
+            (false, ErrorKind::Internal, full, ErrorKind::Internal),
+            (false, ErrorKind::Garbled, full, ErrorKind::Garbled),
+            (false, ErrorKind::Start, full, ErrorKind::DiskFull),
         ] {
-            assert_eq!(of_disk(&run, (kind, what.into())).0, told, "{kind}: {what}");
+            assert_eq!(of_disk(&run, speaks, (kind, what.into())).0, told, "{speaks} {kind}: {what}");
         }
     }
 
