@@ -38,6 +38,8 @@ pub(super) struct Scraper {
     /// Notifies of every write to the logs.
     writes: AsyncFd<OwnedFd>,
     looked_at: Nanos,
+    /// Whether the last read left output, of which no other notification arrives.
+    has_more: bool,
     /// When the last line that ends a step was found. The first such line sends `hello`, because the beginning of its step is
     /// not known.
     boundary: Option<Nanos>,
@@ -63,6 +65,7 @@ impl Scraper {
             events: EventWriter::create(&run.events_path(launch, 0), 0)?,
             writes: readable(inotify)?,
             looked_at: Nanos::ZERO,
+            has_more: false,
             boundary: None,
             steps: 0,
             pid: 0,
@@ -80,6 +83,9 @@ impl Scraper {
         if early > Nanos::ZERO {
             sleep(early.as_duration()).await;
         }
+        if self.has_more {
+            return;
+        }
         match self.writes.readable().await {
             Ok(mut ready) => {
                 // Only the arrival of notifications matters. Unread ones would arrive again at once.
@@ -94,7 +100,7 @@ impl Scraper {
 
     /// Reads new output, and appends the steps in it.
     pub(super) fn poll(&mut self) -> io::Result<()> {
-        self.look(|log, each| log.poll(each).map(drop))
+        self.look(|log, each| log.poll(each))
     }
 
     /// How far a log was read: that of stdout, or that of stderr if `place` is 1.
@@ -104,14 +110,19 @@ impl Scraper {
 
     /// Reads the rest. It is called when the program has ended.
     pub(super) fn finish(&mut self) -> io::Result<()> {
-        self.look(|log, each| log.finish(each))
+        self.look(|log, each| log.finish(each).map(|()| false))
     }
 
-    fn look(&mut self, read: impl Fn(&mut Tail, &mut dyn FnMut(&[u8])) -> io::Result<()>) -> io::Result<()> {
+    /// Searches the lines of `read`, which returns whether it left output.
+    fn look(
+        &mut self,
+        read: impl Fn(&mut Tail, &mut dyn FnMut(&[u8])) -> io::Result<bool>,
+    ) -> io::Result<()> {
         self.looked_at = Nanos::monotonic_now();
+        self.has_more = false;
         let mut ended = 0;
         for log in &mut self.logs {
-            read(log, &mut |line| ended += u64::from(self.pattern.is_match(line)))?;
+            self.has_more |= read(log, &mut |line| ended += u64::from(self.pattern.is_match(line)))?;
         }
         if ended == 0 { Ok(()) } else { self.say(ended, self.looked_at) }
     }
@@ -218,6 +229,20 @@ mod tests {
         tokio::time::timeout(Duration::from_secs(60), scraper.written()).await.expect("it was told");
         scraper.poll().unwrap();
         assert!(tokio::time::timeout(pause, scraper.written()).await.is_err(), "it is told once");
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn output_that_one_read_leaves_is_read_without_another_write() {
+        let (_dir, run, mut scraper, mut stdout) = watched("^step [0-9]+");
+        stdout.write_all(b"step 1\n").unwrap();
+        scraper.poll().unwrap();
+        let noise = "x".repeat(3 << 20);
+        stdout.write_all(format!("{noise}\nstep 2\n").as_bytes()).unwrap();
+        while steps(&run).is_empty() {
+            let more = tokio::time::timeout(Duration::from_secs(60), scraper.written()).await;
+            more.expect("there is more to read");
+            scraper.poll().unwrap();
+        }
     }
 
     #[tokio::test(flavor = "current_thread")]
