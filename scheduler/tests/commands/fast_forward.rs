@@ -63,7 +63,10 @@ fn takes_its_time(row: &Outcome, from_s: f64, steps: u64, began: Instant, skips:
 fn each_step_is_executed_or_skipped_and_counts_its_time() {
     let Some(door) = door_to_two(TRACE) else { return };
     let began = Instant::now();
-    let said = door.exits(0, &format!("run trace.csv --policy fifo --switch-cost 30ms {FORWARD}"));
+    // The speed of the machine follows from the steps and the time between two reports. The scheduler may see each of them some tens of
+    // milliseconds late, which is much of a window of 300 ms and little of this one.
+    let forward = FORWARD.replace("300ms", "2s");
+    let said = door.exits(0, &format!("run trace.csv --policy fifo --switch-cost 30ms {forward}"));
     let (rows, run) = (outcomes(&door), run(&door));
     let skips = skips(&run);
     // The third job waits for the second, which ends after 30 s, and arrives after 5 s.
@@ -87,7 +90,7 @@ fn each_step_is_executed_or_skipped_and_counts_its_time() {
 
     let manifest = run.manifest().expect("it reads");
     let setting = manifest.scheduling.expect("it is a run of sched").fast_forward.expect("it is recorded");
-    assert_eq!((setting.window_s, setting.window_steps, setting.error_percent), (0.3, 30, 1000.0));
+    assert_eq!((setting.window_s, setting.window_steps, setting.error_percent), (2.0, 30, 1000.0));
     let speed: Vec<MachineSpeed> = rows::read(&run.speed_path()).expect("speed.csv reads back");
     assert!(!speed.is_empty() && speed.iter().all(|row| row.step_ratio > 0.95), "{speed:?}");
 
