@@ -162,6 +162,26 @@ fn the_tables_of_pai_are_one_trace() {
 }
 
 #[test]
+fn jobs_of_pai_that_cannot_be_true_are_left_out_with_a_note() {
+    let door = crate::door();
+    door.write(
+        "jobs.csv",
+        "j,i,ana,Terminated,100.0,400.0\nk,l,bob,Failed,1e19,200.0\nm,n,cy,Failed,160.0,200.0\n",
+    );
+    door.write(
+        "tasks.csv",
+        "j,worker,1.0,Terminated,110.0,400.0,600.0,29.3,100.0,T4\nk,worker,1.0,Failed,170.0,200.0,600.0,29.3,100.0,T4\n\
+         m,worker,1.0,Failed,170.0,200.0,600.0,29.3,1e-8,T4\n",
+    );
+    let said = door.exits(0, "trace import --format pai-2020 jobs.csv tasks.csv");
+    let rows = read(&said.out);
+    assert_eq!(rows.iter().map(|row| &*row.name).collect::<Vec<_>>(), ["j"]);
+    for why in ["their arrival is after the year 9999", "they ask for no GPU"] {
+        assert!(said.err.contains(&format!("1 jobs are left out: {why}")), "{}", said.err);
+    }
+}
+
+#[test]
 fn jobs_of_pollux_are_elastic_jobs_of_the_catalog() {
     let door = crate::door();
     door.write(

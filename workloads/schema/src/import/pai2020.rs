@@ -73,10 +73,17 @@ struct Gang {
     cores: f64,
     start: Option<f64>,
     end: Option<f64>,
+    /// A task of the job has a count that is negative or no number.
+    invalid: bool,
 }
+
+/// The first second of the year 10000, which no date of RFC 3339 can name.
+const END_OF_DATES_S: f64 = 253_402_300_800.0;
 
 impl Gang {
     fn add(&mut self, task: &TaskRow) {
+        let counts = [task.inst_num, task.plan_cpu, task.plan_gpu];
+        self.invalid |= counts.iter().flatten().any(|count| !count.is_finite() || *count < 0.0);
         let of = |percent: Option<f64>| task.inst_num.unwrap_or(1.0) * percent.unwrap_or(0.0) / 100.0;
         self.gpus += of(task.plan_gpu);
         self.cores += of(task.plan_cpu);
@@ -125,22 +132,35 @@ pub(super) fn read(
 }
 
 fn line(job: JobRow, gangs: &HashMap<String, Gang>) -> Found<Line> {
-    let Some(gang) = gangs.get(&job.job_name).filter(|gang| gang.gpus > 0.0) else {
+    // Sums of percentages such as 33.3 are not exact.
+    let whole = |sum: f64| (sum - 1e-9).ceil().max(0.0);
+    let Some(gang) = gangs.get(&job.job_name) else {
         return Ok(Line::LeftOut("they ask for no GPU"));
     };
+    if gang.invalid {
+        return Ok(Line::LeftOut("a count of a task is negative or no number"));
+    }
+    let devices = whole(gang.gpus);
+    if devices == 0.0 {
+        return Ok(Line::LeftOut("they ask for no GPU"));
+    }
+    if devices > f64::from(u32::MAX) {
+        return Ok(Line::LeftOut("they ask for more than 4,294,967,295 GPUs"));
+    }
+    let devices = devices as u32;
     let ended = matches!(job.status.as_str(), "Terminated" | "Failed");
     let (true, Some(arrival), Some(start), Some(end)) = (ended, job.start_time, gang.start, gang.end) else {
         return Ok(Line::LeftOut("they had not ended, or have no times"));
     };
+    if arrival >= END_OF_DATES_S {
+        return Ok(Line::LeftOut("their arrival is after the year 9999"));
+    }
     if end == start {
         return Ok(Line::LeftOut("their duration is 0"));
     }
     let arrival = Duration::try_from_secs_f64(arrival)
         .map_err(|_| ("start_time", format!("{arrival} is no time; drop the line")))?;
     let (steps, step_ns) = steps_of_a_second(seconds("job_name", end - start)?);
-    // Sums of percentages such as 33.3 are not exact.
-    let whole = |sum: f64| (sum - 1e-9).ceil().max(0.0) as u32;
-    let devices = whole(gang.gpus);
     let row = TraceRow {
         name: job.job_name,
         submit_s: arrival.as_secs_f64(),
@@ -149,7 +169,7 @@ fn line(job: JobRow, gangs: &HashMap<String, Gang>) -> Found<Line> {
         steps,
         step_ns,
         devices: Some(devices),
-        cpus: cores_per_rank("job_name", whole(gang.cores), devices)?,
+        cpus: cores_per_rank("job_name", whole(gang.cores) as u32, devices)?,
         user: job.user,
         ..TraceRow::default()
     };
@@ -249,6 +269,28 @@ mod tests {
         assert!(
             without_groups.rows.iter().all(|row| row.recurring_job.is_none() && row.device_type.is_none())
         );
+    }
+
+    #[test]
+    fn jobs_with_impossible_counts_or_times_are_left_out() {
+        for (arrival, instances, gpus, reason) in [
+            ("5", "1", "1e-8", "they ask for no GPU"),
+            ("5", "1", "-100", "a count of a task is negative or no number"),
+            ("5", "1", "NaN", "a count of a task is negative or no number"),
+            ("5", "1e6", "1e9", "they ask for more than 4,294,967,295 GPUs"),
+            ("1e12", "1", "100", "their arrival is after the year 9999"),
+            ("1e19", "1", "100", "their arrival is after the year 9999"),
+        ] {
+            let jobs = format!("j0,i0,u,Terminated,{arrival},9\nj1,i1,u,Terminated,5,9\n");
+            let tasks = format!(
+                "j0,w,{instances},Terminated,5,9,100,1,{gpus},T4\n\
+                 j1,w,1,Terminated,5,9,100,1,200,T4\n"
+            );
+            let Imported { rows, left_out } = import(&jobs, &tasks, None).unwrap();
+            assert_eq!(left_out, [(reason, 1)].into());
+            let [row] = &rows[..] else { panic!("{rows:?}") };
+            assert_eq!((row.name.as_str(), row.devices()), ("j1", 2));
+        }
     }
 
     #[test]
