@@ -40,10 +40,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let ended = async {
         let _ = tokio::signal::ctrl_c().await;
     };
-    runtime.block_on(server.serve(
+    let served = runtime.block_on(server.serve(
         args.port,
         |address| output::print(format_args!("http://{address}/")),
         ended,
-    ))?;
-    Ok(Exit::Ok)
+    ));
+    // A page that is being made writes no file, so that it need not be waited for.
+    runtime.shutdown_background();
+    served.map(|()| Exit::Ok)
 }
