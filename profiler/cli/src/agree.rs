@@ -35,7 +35,7 @@ impl Consent {
     pub fn check(&self, program: &str) -> anyhow::Result<()> {
         ensure!(
             self.programs.contains(program),
-            "the program '{}' is not started, because nobody agreed to it; check it, and repeat the command with --yes",
+            "the program '{}' is not started without the user's consent; check the program, and repeat the command with --yes",
             program.escape_debug()
         );
         Ok(())

@@ -18,9 +18,9 @@ use tokio::{
 
 /// Bounds on the clients of a server.
 pub(super) struct Bounds {
-    /// How long a connection may take to send the head of its next request.
+    /// The time in which a client must send the head of its next request. The connection is closed after it.
     pub(super) head: Duration,
-    /// How long answers may still be sent when the server is told to end.
+    /// The time that open connections have to send their answers after the server has stopped accepting new ones.
     pub(super) end: Duration,
     /// The number of connections at once. Others wait until one is closed.
     pub(super) connections: usize,

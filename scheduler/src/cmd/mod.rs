@@ -43,9 +43,9 @@ use crate::{
 ///
 /// Exit codes: 0 all rows are ok; 1 some row failed, jobs wait for ever, a turn was decided otherwise (`replay`), the error is
 /// larger than the limits (`fidelity --again`), or a workload has too few rows (`fit`); 2 usage, a file that does not exist, a bad
-/// definition, a bad trace, or a program that a run names and that nobody agreed to start; 3 the machine lacks something (`profile doctor` says what); 4 there are no jobs, no decisions yet,
-/// nothing that gives the answer (`predict`), or no plan that fits (`plan`); 5 a file cannot be written or read; 6 a device or its driver does not answer; 130
-/// interrupted, 129 by a terminal that was closed.
+/// definition, a bad trace, or a run whose programs the user has not agreed to start; 3 the machine lacks something (`profile doctor`
+/// says what); 4 there are no jobs, no decisions yet, nothing that gives the answer (`predict`), or no plan that fits (`plan`); 5 a
+/// file cannot be written or read; 6 a device or its driver does not answer; 130 interrupted, 129 by a terminal that was closed.
 #[derive(Parser)]
 #[command(name = "sched", version, max_term_width = 100)]
 pub struct Cli {

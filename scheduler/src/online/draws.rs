@@ -47,11 +47,11 @@ impl Draws {
                 if draw >= count {
                     return Ok(());
                 }
-                let found = simulated(inputs, draw, consent);
+                let drawn = simulated(inputs, draw, consent);
                 // The other threads have nothing more to do if one fails.
-                let found = found.inspect_err(|_| next.store(count, Ordering::Relaxed));
-                let found = found.with_context(|| format!("draw {draw} of {count}"))?;
-                done.lock().expect("no thread panics while it holds the lock").push(found);
+                let drawn = drawn.inspect_err(|_| next.store(count, Ordering::Relaxed));
+                let drawn = drawn.with_context(|| format!("draw {draw} of {count}"))?;
+                done.lock().expect("no thread panics while it holds the lock").push(drawn);
             }
         };
         let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
