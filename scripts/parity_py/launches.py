@@ -160,14 +160,14 @@ def launch_worker(exchange: Exchange, steps: int, devices: list[Device]) -> Laun
     spec["program"]["training"]["steps"] = steps
     if len(devices) > 1:
         spec["program"]["training"]["rendezvous"] = str(scratch / f"rendezvous-{uuid.uuid4()}")
-    files = {name: scratch / name.lower() for name in ("WORKER_SPEC", "WORKER_CONTROL")}
-    files["WORKER_SPEC"].write_text(json.dumps(spec))
-    files["WORKER_CONTROL"].write_bytes(struct.pack("=Q", steps).ljust(GRANT_PAGE_BYTES, b"\0"))
+    files = {name: scratch / name.lower() for name in ("TANDEM_SPEC", "TANDEM_CONTROL")}
+    files["TANDEM_SPEC"].write_text(json.dumps(spec))
+    files["TANDEM_CONTROL"].write_bytes(struct.pack("=Q", steps).ljust(GRANT_PAGE_BYTES, b"\0"))
     events = [scratch / f"worker_events.{rank}" for rank in range(len(devices))]
     commands = []
     for rank, (device, file) in enumerate(zip(devices, events)):
         file.write_bytes(b"")
-        variables = {**files, "WORKER_EVENTS": file, "RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": len(devices)}
+        variables = {**files, "TANDEM_EVENTS": file, "RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": len(devices)}
         commands.append(Command([program("torch-worker")], device, variables))
     _, foreign = _run(commands, scratch)
     said = [[json.loads(line)["event"] for line in file.read_text().splitlines()] for file in events]

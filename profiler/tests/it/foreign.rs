@@ -28,7 +28,7 @@ def train(steps=None):
 /// from its first step on. So the launch ends only after the harness knows all of them.
 pub(crate) const MEET: &str = r#"
 def meet(processes):
-    place = os.environ["WORKER_CONTROL"].replace("/", "-") + "-"
+    place = os.environ["TANDEM_CONTROL"].replace("/", "-") + "-"
     open(place + str(os.getpid()), "w").close()
     while sum(name.startswith(place) for name in os.listdir()) < processes:
         time.sleep(0.001)
@@ -339,16 +339,16 @@ fn whatever_a_program_does_is_a_row_and_nothing_is_left_of_it() {
         ("os._exit(0)", None, ""),
         // Its own events, in three ways.
         (
-            "open(os.environ['WORKER_EVENTS'], 'a').write('Epoch 1\\n')",
+            "open(os.environ['TANDEM_EVENTS'], 'a').write('Epoch 1\\n')",
             Some(ErrorKind::Garbled),
             "events/0001-",
         ),
         (
-            "os.write(os.open(os.environ['WORKER_EVENTS'], 1), b'\\0' * 9)",
+            "os.write(os.open(os.environ['TANDEM_EVENTS'], 1), b'\\0' * 9)",
             Some(ErrorKind::Garbled),
             "not an event",
         ),
-        ("os.unlink(os.environ['WORKER_EVENTS'])", None, ""),
+        ("os.unlink(os.environ['TANDEM_EVENTS'])", None, ""),
         // Children that train, exit, and stay.
         ("train(5) if os.fork() == 0 else os.wait()", None, ""),
         (
@@ -383,7 +383,7 @@ const TRUNCATES: &str = r#"
 refused = 0
 def truncate():
     global refused
-    page = os.environ["WORKER_CONTROL"]
+    page = os.environ["TANDEM_CONTROL"]
     for attempt in (lambda: os.truncate(page, 0), lambda: open(page, "wb")):
         try:
             attempt()

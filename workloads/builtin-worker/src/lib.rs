@@ -30,8 +30,8 @@ use schema::{
     spec::LaunchSpec,
     units::Nanos,
     wire::{
-        Command, Event, FailureKind, Hello, Memory, PROTOCOL, Ready, Step, Timing, WORKER_CONTROL,
-        WORKER_EVENTS, WORKER_SPEC,
+        Command, Event, FailureKind, Hello, Memory, PROTOCOL, Ready, Step, TANDEM_CONTROL, TANDEM_EVENTS,
+        TANDEM_SPEC, Timing,
     },
 };
 
@@ -94,10 +94,10 @@ impl Worker {
         let rank: u32 =
             variable("RANK")?.to_str().and_then(|r| r.parse().ok()).context("RANK is no number")?;
         let LaunchSpec { program, seed, devices, threads, .. } =
-            read_spec(&PathBuf::from(variable(WORKER_SPEC)?))?;
+            read_spec(&PathBuf::from(variable(TANDEM_SPEC)?))?;
         let task = Task::of(program, rank, devices.len() as u32)?;
-        let events = PathBuf::from(variable(WORKER_EVENTS)?);
-        let control = PathBuf::from(variable(WORKER_CONTROL)?);
+        let events = PathBuf::from(variable(TANDEM_EVENTS)?);
+        let control = PathBuf::from(variable(TANDEM_CONTROL)?);
         let faults = Faults::new(task.fault(), rank, events.clone());
         faults.before_hello();
         let work: Box<dyn Work> = match &task.cost {

@@ -13,7 +13,7 @@ def begin():
     if sys.version_info < (3, 8):
         return
     try:
-        if os.environ.get("WORKER_EVENTS") and os.environ.get("WORKER_CONTROL"):
+        if os.environ.get("TANDEM_EVENTS") and os.environ.get("TANDEM_CONTROL"):
             from tandem_hook import awaited
 
             awaited.await_torch()

@@ -27,7 +27,7 @@ print((time.monotonic_ns() - begin_ns) / %d)
 def step_ns(python, steps: int, hooked: bool) -> float:
     with Launch(python=python or sys.executable, fake=python is None) as launch:
         if not hooked:
-            del launch.environment["WORKER_EVENTS"]
+            del launch.environment["TANDEM_EVENTS"]
         ended = launch.run(PROGRAM % (steps, steps))
         said = len(launch.steps())
         assert said == (steps + 999 if hooked else 0), "%d steps of %d were told" % (said, steps)

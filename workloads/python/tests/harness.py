@@ -71,7 +71,7 @@ class Launch(contextlib.AbstractContextManager):
         search_path = os.pathsep.join([str(self.hook)] + [str(FAKE)] * fake)
         self.environment = {name: value for name, value in os.environ.items() if name not in FROM_TORCHRUN}
         self.environment.update(
-            PYTHONPATH=search_path, WORKER_EVENTS=str(self.events_path), WORKER_CONTROL=str(self.page), OMP_NUM_THREADS="1"
+            PYTHONPATH=search_path, TANDEM_EVENTS=str(self.events_path), TANDEM_CONTROL=str(self.page), OMP_NUM_THREADS="1"
         )
 
     def __exit__(self, *_) -> None:

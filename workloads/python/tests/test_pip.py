@@ -46,7 +46,7 @@ class PipTest(unittest.TestCase):
             if not path:
                 del launch.environment["PYTHONPATH"]
             if not harness:
-                del launch.environment["WORKER_EVENTS"]
+                del launch.environment["TANDEM_EVENTS"]
             with launch.start(TRAINING, before=options) as process:
                 printed, errors = process.communicate()
             self.assertEqual((process.returncode, errors), (0, ""))

@@ -84,7 +84,7 @@ class ProgramsTest(unittest.TestCase):
     def both_ways(self, command: str, launch: Launch) -> Ended:
         """Runs a program without the hook and with it, and compares its behaviour."""
         with Launch(python=PYTHON, fake=False) as bare:
-            del bare.environment["PYTHONPATH"], bare.environment["WORKER_EVENTS"]
+            del bare.environment["PYTHONPATH"], bare.environment["TANDEM_EVENTS"]
             alone = Ended(bare, command)
         hooked = Ended(launch, command)
         self.assertEqual((hooked.returncode, hooked.printed), (alone.returncode, alone.printed), hooked.errors)

@@ -49,13 +49,13 @@ class ProgramTest(unittest.TestCase):
         for harm in ("no events", "no page", "a short page", "no folder", "a rank of words", "a hook that is cut off"):
             with self.subTest(harm), Launch() as launch:
                 if harm == "no events":
-                    launch.environment["WORKER_EVENTS"] = "/nowhere/0001-cmd.0.jsonl"
+                    launch.environment["TANDEM_EVENTS"] = "/nowhere/0001-cmd.0.jsonl"
                 elif harm == "no page":
                     launch.page.unlink()
                 elif harm == "a short page":
                     launch.page.write_bytes(b"7")
                 elif harm == "no folder":
-                    launch.environment["WORKER_EVENTS"] = str(launch.folder)
+                    launch.environment["TANDEM_EVENTS"] = str(launch.folder)
                 elif harm == "a rank of words":
                     launch.environment["RANK"] = "first"
                 else:
@@ -75,7 +75,7 @@ class ProgramTest(unittest.TestCase):
             self.assertIn("the hook: TypeError: ", failed["error"])
 
     def test_without_our_variables_nothing_is_put_into_it(self):
-        for name in ("WORKER_EVENTS", "WORKER_CONTROL"):
+        for name in ("TANDEM_EVENTS", "TANDEM_CONTROL"):
             with Launch() as launch:
                 del launch.environment[name]
                 ended = launch.run(TRAINING + "import sys\nprint('tandem_hook' in sys.modules)")

@@ -406,7 +406,7 @@ impl RunDir {
     }
 }
 
-/// Reads the launch specification of a worker from the file that `WORKER_SPEC` names.
+/// Reads the launch specification of a worker from the file that `TANDEM_SPEC` names.
 pub fn read_spec(path: &Path) -> Result<LaunchSpec, RunError> {
     read_json(path)
 }

@@ -1,4 +1,4 @@
-//! The specification of a launch: the file `jobs/<launch>.json` of a run, which `WORKER_SPEC` names.
+//! The specification of a launch: the file `jobs/<launch>.json` of a run, which `TANDEM_SPEC` names.
 
 use std::path::PathBuf;
 

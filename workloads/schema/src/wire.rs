@@ -1,6 +1,6 @@
 //! The worker protocol: the events that a rank reports, and the commands that it takes while at rest.
 //!
-//! A worker appends one JSON object per line to the file that [`WORKER_EVENTS`] names. A file never blocks
+//! A worker appends one JSON object per line to the file that [`TANDEM_EVENTS`] names. A file never blocks
 //! the trainer, is the raw evidence, and survives both processes. Commands arrive as lines on stdin, and
 //! only at rest: before the first grant, or while the job is held (see [`crate::grant`]). End of file on
 //! stdin means that the worker must exit. `workloads/README.md` describes the protocol in prose; a test
@@ -14,11 +14,11 @@ use crate::units::Nanos;
 pub const PROTOCOL: u32 = 1;
 
 /// The variable that names the event file of a rank.
-pub const WORKER_EVENTS: &str = "WORKER_EVENTS";
+pub const TANDEM_EVENTS: &str = "TANDEM_EVENTS";
 /// The variable that names the page with the grant of the job.
-pub const WORKER_CONTROL: &str = "WORKER_CONTROL";
+pub const TANDEM_CONTROL: &str = "TANDEM_CONTROL";
 /// The variable that names the file with the launch's [`crate::spec::LaunchSpec`].
-pub const WORKER_SPEC: &str = "WORKER_SPEC";
+pub const TANDEM_SPEC: &str = "TANDEM_SPEC";
 
 /// One line of an event file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

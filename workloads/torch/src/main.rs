@@ -9,7 +9,7 @@ use torch_worker::{
     shim::{library, memory},
 };
 
-/// Trains one job in libtorch: what WORKER_SPEC says, as far as WORKER_CONTROL grants, telling WORKER_EVENTS.
+/// Trains one job in libtorch: what TANDEM_SPEC says, as far as TANDEM_CONTROL grants, telling TANDEM_EVENTS.
 ///
 /// `profile` starts it; see workloads/README.md for the protocol. The options below serve those who want to know what
 /// it would do, or to do the same elsewhere: they write what a launch starts from and then leave.

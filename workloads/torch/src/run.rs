@@ -92,7 +92,7 @@ pub fn run() -> anyhow::Result<Infallible> {
         })
     };
     let (spec, events, control) =
-        (file(wire::WORKER_SPEC)?, file(wire::WORKER_EVENTS)?, file(wire::WORKER_CONTROL)?);
+        (file(wire::TANDEM_SPEC)?, file(wire::TANDEM_EVENTS)?, file(wire::TANDEM_CONTROL)?);
     let rank = rank_of_this_process()?;
     let mut events = EventWriter::create(&events, rank)
         .with_context(|| format!("cannot write events to {}", events.display()))?;

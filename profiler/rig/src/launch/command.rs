@@ -12,7 +12,7 @@ use schema::{
     device::Device,
     run_dir::RunDir,
     spec::{LaunchSpec, Program},
-    wire::{WORKER_CONTROL, WORKER_EVENTS, WORKER_SPEC},
+    wire::{TANDEM_CONTROL, TANDEM_EVENTS, TANDEM_SPEC},
 };
 
 use super::hook;
@@ -24,7 +24,7 @@ use crate::{
 /// Variables that a program of the user's must not inherit from a harness that is itself a worker or runs under torchrun: the
 /// program would act as one of several ranks and wait for the others.
 const OF_WORKERS: [&str; 6] =
-    ["RANK", "LOCAL_RANK", "WORLD_SIZE", WORKER_SPEC, WORKER_EVENTS, WORKER_CONTROL];
+    ["RANK", "LOCAL_RANK", "WORLD_SIZE", TANDEM_SPEC, TANDEM_EVENTS, TANDEM_CONTROL];
 
 /// The paths of the programs that a launch may need.
 #[derive(Clone, Debug)]
@@ -81,9 +81,9 @@ pub(super) fn of_rank(
             ("RANK", rank.to_string().into()),
             ("LOCAL_RANK", rank.to_string().into()),
             ("WORLD_SIZE", spec.devices.len().to_string().into()),
-            (WORKER_EVENTS, file(&run.events_path(launch, rank))?),
-            (WORKER_CONTROL, file(&run.control_path(launch))?),
-            (WORKER_SPEC, file(&run.spec_path(launch))?),
+            (TANDEM_EVENTS, file(&run.events_path(launch, rank))?),
+            (TANDEM_CONTROL, file(&run.control_path(launch))?),
+            (TANDEM_SPEC, file(&run.spec_path(launch))?),
         ]);
     } else {
         removed.extend(OF_WORKERS.map(OsString::from));
@@ -91,8 +91,8 @@ pub(super) fn of_rank(
         if spec.steps_regex.is_none() {
             environment.extend([
                 hook::environment(&absolute(run.hook_path(launch))?)?,
-                (WORKER_EVENTS, file(&run.events_path(launch, rank))?),
-                (WORKER_CONTROL, file(&run.control_path(launch))?),
+                (TANDEM_EVENTS, file(&run.events_path(launch, rank))?),
+                (TANDEM_CONTROL, file(&run.control_path(launch))?),
             ]);
         } else {
             // Without this, Python buffers some thousand bytes of lines before it writes them to a file.

@@ -123,9 +123,9 @@ class Job:
 
     def _begin(self, optimizer) -> None:
         # If this fails, no event is reported, and the program is measured from outside.
-        self._grant = Grant(os.environ["WORKER_CONTROL"])
+        self._grant = Grant(os.environ["TANDEM_CONTROL"])
         self._device = device_of(optimizer)
-        self._events = EventFile.claim(os.environ["WORKER_EVENTS"], rank())
+        self._events = EventFile.claim(os.environ["TANDEM_EVENTS"], rank())
         if self._events is None:
             self._is_silent = True
             notes.write("unheard")

@@ -14,7 +14,7 @@ SUFFIX = ".notes"
 
 def write(word: str) -> None:
     """Raises if the file cannot be written."""
-    events = os.environ["WORKER_EVENTS"]
+    events = os.environ["TANDEM_EVENTS"]
     if not events.endswith(RANK_0):
         return
     path = events[: -len(RANK_0)] + SUFFIX

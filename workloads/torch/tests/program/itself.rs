@@ -30,9 +30,9 @@ fn it_tells_its_version_and_what_libtorch_can_do() {
 
 #[test]
 fn without_a_launch_it_says_what_is_missing() {
-    let output = program().env_remove("WORKER_SPEC").output().unwrap();
+    let output = program().env_remove("TANDEM_SPEC").output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8(output.stderr).unwrap().contains("WORKER_SPEC is not set"));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("TANDEM_SPEC is not set"));
 }
 
 #[test]

@@ -131,9 +131,9 @@ impl Worker {
         fs::write(&events, "").unwrap();
         let mut child = program
             .env("RANK", rank.to_string())
-            .env(wire::WORKER_SPEC, files.path("spec.json"))
-            .env(wire::WORKER_EVENTS, &events)
-            .env(wire::WORKER_CONTROL, files.path("control"))
+            .env(wire::TANDEM_SPEC, files.path("spec.json"))
+            .env(wire::TANDEM_EVENTS, &events)
+            .env(wire::TANDEM_CONTROL, files.path("control"))
             // These tests are about the CPU, and one asks for a GPU that is not there: a real one is hidden.
             .env("CUDA_VISIBLE_DEVICES", "")
             .stdin(Stdio::piped())
