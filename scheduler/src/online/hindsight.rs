@@ -13,17 +13,20 @@ use super::{
     predict::{Chance, simulate_with},
     run_inputs::RunInputs,
 };
-use crate::{hindsight::Hindsight, journal::Unrecorded, recorded::Recorded};
+use crate::{hindsight::Hindsight, journal::Unrecorded, recorded::Recorded, replay};
 
 /// Simulates a run again with the step times of each launch and the duration of each switch in its journal. Returns the outcomes,
 /// and the speed of the machine over the run.
 ///
 /// # Errors
-/// Fails if the run has no journal or could not be predicted, and if a launch failed in it, which a simulation does not repeat. Fails if
+/// Fails if the run has no journal, if its journal is not one of its jobs and devices, if it could not be predicted, and if a launch failed in it, which a simulation does not repeat. Fails if
 /// the user does not agree to start its policy, if that is a program.
 pub fn hindsight(run: &RunDir, consent: &Consent) -> anyhow::Result<(Vec<Outcome>, Vec<MachineSpeed>)> {
     let inputs = RunInputs::read(run)?;
-    let recorded = Recorded::new(&decision::read(&run.decisions_path())?);
+    let turns = decision::read(&run.decisions_path())?;
+    replay::outcomes(&mut inputs.engine(), &turns)
+        .with_context(|| format!("{} does not fit the inputs of its run", run.decisions_path().display()))?;
+    let recorded = Recorded::new(&turns);
     let failures = recorded.failures;
     ensure!(
         failures == 0,

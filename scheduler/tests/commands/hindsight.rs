@@ -49,6 +49,22 @@ fn hindsight_takes_the_drift_away_and_leaves_the_error_of_the_simulation() {
 }
 
 #[test]
+fn a_journal_of_other_jobs_is_refused() {
+    let door = crate::door();
+    noisy(&door, "fifo", "");
+    let trace = fs::read_to_string(door.path("noisy/inputs/trace.csv")).unwrap();
+    let last = trace.trim_end().rfind('\n').expect("it has lines");
+    fs::write(door.path("noisy/inputs/trace.csv"), &trace[..=last]).unwrap();
+    let said = door.exits(2, "fidelity noisy --hindsight");
+    assert!(
+        said.err.contains("noisy/decisions.jsonl does not fit the inputs of its run: ")
+            && said.err.contains("39"),
+        "{}",
+        said.err
+    );
+}
+
+#[test]
 fn a_run_with_failures_and_a_run_without_a_journal_have_no_hindsight() {
     let door = crate::door();
     noisy(&door, "fifo", "--job-mtbf 200s --retries 99");
