@@ -241,8 +241,15 @@ impl Workload {
     }
 }
 
+/// The factor between the ends of an interval from which on a formula gives no answer: a step of a microsecond and one of a second
+/// would both be in it.
+pub const WIDEST_INTERVAL: f64 = 1e6;
+
 fn by_formula(fit: &Fit, setting: &Setting) -> Option<Answer> {
     let (step_s, interval_s, is_extrapolated) = fit.answer(setting)?;
+    if interval_s.1 > WIDEST_INTERVAL * interval_s.0 || !step_s.is_normal() {
+        return None;
+    }
     let basis = match fit.rows {
         0 => Basis::Published(fit.formula),
         _ => Basis::Formula { formula: fit.formula, is_extrapolated },

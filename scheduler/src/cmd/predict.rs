@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use anyhow::{bail, ensure};
 use cli::table;
 use jobs::workload_lookup;
-use model::{Answer, FittedModel, Placement, Question, Setting, Subject, formula};
+use model::{Answer, FittedModel, Placement, Question, Setting, Subject, WIDEST_INTERVAL, formula};
 use rig::{Exit, output};
 use schema::{
     catalog::Catalog,
-    fitted::{FittedWorkload, ModelFile, PredictedStep},
+    fitted::{FittedWorkload, FormulaFit, ModelFile, PredictedStep},
     job::Job,
     plan::Plan,
     rows,
@@ -179,12 +179,12 @@ fn ranks_per_device(known: &FittedWorkload, plan: Plan, devices: &Nodes) -> anyh
 
 /// Why no formula answers.
 fn why_not(known: &FittedWorkload, setting: &Setting) -> String {
-    let reasons: Vec<String> = known
-        .fits
-        .iter()
-        .filter_map(|fit| Some(format!("{}: {}", fit.formula, formula::applies(fit.formula, setting).err()?)))
-        .collect();
-    format!("no formula of the model describes it ({})", reasons.join("; "))
+    let why = |fit: &FormulaFit| match formula::applies(fit.formula, setting) {
+        Ok(()) => format!("{}: its interval is wider than a factor of {WIDEST_INTERVAL}", fit.formula),
+        Err(why) => format!("{}: {why}", fit.formula),
+    };
+    let reasons: Vec<String> = known.fits.iter().map(why).collect();
+    format!("no formula of the model describes it ({}); measure it", reasons.join("; "))
 }
 
 /// The slowdown by other jobs on the same devices, from the tables or from the model.

@@ -3,7 +3,7 @@
 use std::fs;
 
 use schema::{
-    fitted::PredictedStep,
+    fitted::{FormulaFit, ModelFile, PredictedStep},
     rows::{self, Interference},
 };
 
@@ -38,6 +38,35 @@ fn beside_another_job_a_time_is_longer_by_the_slowdown_of_the_tables() {
     // Without tables, the model is asked alone.
     let said = door.exits(4, &format!("{predict} --with gpt2-mini@b4"));
     assert!(said.err.contains(message), "{}", said.err);
+}
+
+#[test]
+fn a_model_whose_numbers_cannot_be_gives_no_answer() {
+    let door = crate::door();
+    fitted(&door, &pollux_rows());
+    let model = ModelFile::read(&door.path("MODEL.json")).unwrap();
+    let fit = &model.workloads[0].fits[0];
+    let (variance, prior_sd) = (fit.covariance[0][0], fit.parameters[0].prior_sd);
+    assert!(variance > 0.0 && variance < prior_sd * prior_sd, "{variance}, {prior_sd}");
+    let changes: [(i32, &dyn Fn(&mut FormulaFit), &str); 7] = [
+        (2, &|fit| fit.covariance[0][0] = -1.0, "the covariance has a variance of -1, in row 0"),
+        (2, &|fit| fit.covariance[0][0] = 1e300, "was assumed before it"),
+        (2, &|fit| fit.covariance[0][0] = prior_sd * prior_sd * 1.1, "was assumed before it"),
+        (2, &|fit| fit.covariance[0][1] = 1e3, "the covariance of rows 0 and 1 cannot be"),
+        (2, &|fit| fit.parameters[0].value = 0.0, "is not above 0 and finite"),
+        (2, &|fit| fit.scale = -1.0, "scale and reach are not above 0 and finite"),
+        (4, &|fit| fit.reach = 1e300, "its interval is wider than a factor of 1000000"),
+    ];
+    for (code, change, message) in changes {
+        let mut changed = model.clone();
+        changed.workloads[0].fits.iter_mut().for_each(change);
+        changed.write(&door.path("changed.json")).unwrap();
+        let said = door.exits(code, "predict --model changed.json bert-base-squad@b44@dp2 --devices 2");
+        assert!(said.err.contains(message) && said.out.is_empty(), "{message}: {}", said.err);
+        if code == 2 {
+            assert!(said.err.contains("changed.json: workload 'bert-base-squad': formula '"), "{}", said.err);
+        }
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    covariance,
     interference_fit::InterferenceFit,
     plan::Plan,
     rows::words,
@@ -381,16 +382,25 @@ fn inconsistent(
     parameters: &[FittedParameter],
     covariance: &[Vec<f64>],
 ) -> Option<String> {
-    let count = parameters.len();
-    if covariance.len() != count || covariance.iter().any(|row| row.len() != count) {
-        return Some(format!("the covariance is not of {count} parameters"));
+    if let Some(wrong) = covariance::problem(covariance, parameters.len(), "parameters") {
+        return Some(wrong);
     }
-    if !(scale > 0.0 && reach > 0.0) {
-        return Some("scale and reach are not above 0".into());
+    let is_positive = |number: f64| number > 0.0 && number.is_finite();
+    if !(is_positive(scale) && is_positive(reach)) {
+        return Some("scale and reach are not above 0 and finite".into());
     }
-    let is_wrong = |parameter: &&FittedParameter| {
-        !(parameter.value > 0.0 && parameter.prior > 0.0 && parameter.prior_sd >= 0.0)
-    };
-    let parameter = parameters.iter().find(is_wrong)?;
-    Some(format!("parameter '{}' is not above 0", parameter.name))
+    for (index, parameter) in parameters.iter().enumerate() {
+        let FittedParameter { name, value, prior, prior_sd, .. } = parameter;
+        if !(is_positive(*value) && is_positive(*prior) && (*prior_sd == 0.0 || is_positive(*prior_sd))) {
+            return Some(format!("parameter '{name}' is not above 0 and finite"));
+        }
+        // Rows can only add to what was assumed before the fit.
+        let (variance, before) = (covariance[index][index], prior_sd * prior_sd);
+        if variance > before * (1.0 + 1e-6) {
+            return Some(format!(
+                "parameter '{name}' has a variance of {variance} after the fit, and {before} was assumed before it"
+            ));
+        }
+    }
+    None
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{fitted::ModelSource, plan::Plan, rows::words, sharing::Sharing};
+use crate::{covariance, fitted::ModelSource, plan::Plan, rows::words, sharing::Sharing};
 
 words! {
     /// What a prediction of a slowdown is made by.
@@ -257,20 +257,24 @@ impl InterferenceFit {
             let of = format!("interference under {}", mode.sharing);
             let count = mode.terms.len() + mode.victims.len() + mode.aggressors.len();
             let is_known = |row: &MeasuredSlowdown| {
-                row.slowdown > 0.0 && std::iter::once(&row.job).chain(&row.co_runners).all(|job| *job < jobs)
+                row.slowdown > 0.0
+                    && row.slowdown.is_finite()
+                    && std::iter::once(&row.job).chain(&row.co_runners).all(|job| *job < jobs)
             };
-            let wrong =
-                if mode.covariance.len() != count || mode.covariance.iter().any(|row| row.len() != count) {
-                    format!("the covariance is not of {count} coefficients")
-                } else if mode.terms.iter().any(|term| term.scale.is_nan() || term.scale <= 0.0) {
-                    "a term has a scale that is not above 0".into()
-                } else if !(mode.residual_sd > 0.0 && mode.reach > 0.0 && mode.reach_of_known > 0.0) {
-                    "residual_sd and the reach are not above 0".into()
-                } else if !mode.measured.iter().all(is_known) {
-                    "a measured slowdown is not above 0, or names a job that the file does not have".into()
-                } else {
-                    continue;
-                };
+            let is_positive = |number: f64| number > 0.0 && number.is_finite();
+            let wrong = if let Some(wrong) = covariance::problem(&mode.covariance, count, "coefficients") {
+                wrong
+            } else if !mode.terms.iter().all(|term| is_positive(term.scale)) {
+                "a term has a scale that is not above 0 and finite".into()
+            } else if !mode.terms.iter().all(|term| term.weight.is_finite() && term.centre.is_finite()) {
+                "a term has a weight or a centre that is not finite".into()
+            } else if ![mode.residual_sd, mode.reach, mode.reach_of_known].into_iter().all(is_positive) {
+                "residual_sd and the reach are not above 0 and finite".into()
+            } else if !mode.measured.iter().all(is_known) {
+                "a measured slowdown is not above 0, or names a job that the file does not have".into()
+            } else {
+                continue;
+            };
             return Some(format!("{of}: {wrong}"));
         }
         let nodes = self.classes.as_ref().map_or(&[][..], |classes| &classes.nodes);

@@ -6,6 +6,7 @@ pub mod capabilities;
 pub mod catalog;
 pub mod checkpoint;
 pub mod cluster;
+mod covariance;
 pub mod decision;
 pub mod device;
 pub mod events;
