@@ -15,7 +15,7 @@ use schema::{
     fitted::ModelFile,
     footprint::MeasuredFootprint,
     history::PastJob,
-    manifest::{DeviceFacts, FittedFile, Manifest, Scheduling},
+    manifest::{AlikeNodes, DeviceFacts, FittedFile, Manifest, Scheduling},
     plan::Plan,
     run_dir::RunDir,
     suspension::Suspension,
@@ -73,6 +73,7 @@ impl RunInputs {
         let InputFiles { trace, models, history, machine, footprints } = files;
         let catalog = Catalog::open(&manifest.settings.catalogs)?;
         let simulated = manifest.scheduling.as_ref().and_then(|of| of.simulated.as_ref());
+        simulated.map_or(Ok(()), |of| check_size(&of.nodes))?;
         let topology = cluster(&manifest);
         let purpose = if simulated.is_some() { Purpose::Simulate } else { Purpose::Run };
         let asked = inputs::jobs(&Trace::read(trace)?, &catalog, purpose, topology.most_of_a_type())?;
@@ -271,6 +272,23 @@ pub fn scheduling(manifest: &Manifest) -> anyhow::Result<&Scheduling> {
 pub fn by_type(devices: &mut [DeviceFacts]) {
     let types: Vec<String> = devices.iter().map(DeviceFacts::device_type).collect();
     devices.sort_by_key(|facts| types.iter().position(|of| *of == facts.device_type()));
+}
+
+/// The most devices of a simulated cluster.
+const MOST_DEVICES: u64 = 1 << 20;
+
+/// Checks that a simulated cluster has devices, and not too many of them for the memory of this machine.
+///
+/// # Errors
+/// Fails if it has not.
+fn check_size(nodes: &[AlikeNodes]) -> anyhow::Result<()> {
+    let devices = |alike: &AlikeNodes| u64::from(alike.nodes) * u64::from(alike.devices);
+    if let Some(without) = nodes.iter().find(|alike| devices(alike) == 0) {
+        bail!("{} nodes of {} devices are no part of a cluster", without.nodes, without.devices);
+    }
+    let all = nodes.iter().map(devices).fold(0, u64::saturating_add);
+    ensure!(all <= MOST_DEVICES, "the cluster has {all} devices; at most {MOST_DEVICES} can be simulated");
+    Ok(())
 }
 
 /// The topology of the cluster of a run: the nodes of a simulated cluster, or the devices of the machine.

@@ -238,10 +238,24 @@ fn a_described_cluster_is_divided_and_is_kept_in_the_run() {
         ("bad.toml", "bad.toml: line 4: unknown field `gpus`, expected one of `count`"),
         ("c.toml", "c.toml: line 1: cannot be read"),
         ("bad.toml,2x4", "--cluster names bad.toml and other nodes; describe all nodes in the file"),
+        ("1048576x1024", "the cluster has 1073741824 devices; at most 1048576 can be simulated"),
+        ("1024x1024,1x1", "the cluster has 1048577 devices; at most 1048576 can be simulated"),
     ] {
         let said = door.exits(2, &format!("sim t.csv --policy fifo --cluster {cluster} --switch-cost 0s"));
         assert!(said.err.contains(message) && said.out.is_empty(), "{cluster}: {}", said.err);
     }
+}
+
+/// The spread of a part whose interval is over so many repeats that Student's t is the normal distribution.
+#[test]
+fn costs_of_any_number_of_repeats_are_drawn() {
+    let door = crate::door();
+    door.write("t.csv", THREE);
+    let record = fs::read_to_string(crate::fit::record("20261124-epyc/testbed/machine.toml")).unwrap();
+    door.write("machine.toml", &record.replace("\nrepeats = 3\n", "\nrepeats = 4294967295\n"));
+    let simulated =
+        totals(&door, "t.csv --policy srtf --cluster 1x1 --switch-cost 1s --machine machine.toml");
+    assert_eq!(simulated[0].ok, 3);
 }
 
 /// A long job is stopped for a short one that needs all devices, and goes on after it.
