@@ -56,7 +56,7 @@ pub struct Blocks<'a> {
     pub began: Nanos,
 }
 
-/// The reason that a run ended before everything was measured.
+/// What a run did not measure, and whether the user interrupted it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Missing {
     /// The launches that are missing: `cell, block N`, or `group (mode), block N`.
@@ -72,7 +72,7 @@ impl Blocks<'_> {
         let mut others = Others::default();
         let mut stopped = None;
         for block in 0.. {
-            let positions = self.positions(block);
+            let positions = self.positions(&self.remaining(), block);
             if positions.is_empty() && block >= self.manifest.settings.repeats {
                 break;
             }
@@ -84,8 +84,7 @@ impl Blocks<'_> {
         }
         progress.finish();
         others.lines().for_each(output::note);
-        let launches = if stopped.is_some() { self.missing_launches() } else { Vec::new() };
-        Ok(Missing { launches, interrupted: stopped == Some(Stopped::Interrupted) })
+        Ok(Missing { launches: self.missing_launches(), interrupted: stopped == Some(Stopped::Interrupted) })
     }
 
     fn block(
@@ -171,7 +170,7 @@ impl Blocks<'_> {
     }
 
     fn note_rows(&mut self) {
-        self.ledger.note(self.cells, self.groups, &self.derived.measurements);
+        self.ledger.note(self.cells, self.groups, &self.derived.measurements, self.part);
     }
 
     /// Launches the members of a group once and adds them to the tables; returns their devices.
@@ -224,30 +223,32 @@ impl Blocks<'_> {
     }
 
     fn remaining(&self) -> Remaining<'_> {
-        Remaining {
-            settings: &self.manifest.settings,
-            cells: self.cells,
-            groups: self.groups,
-            ledger: &self.ledger,
-            part: self.part,
-        }
+        self.remaining_by(&self.ledger)
+    }
+
+    fn remaining_by<'a>(&'a self, ledger: &'a Ledger) -> Remaining<'a> {
+        let settings = &self.manifest.settings;
+        Remaining { settings, cells: self.cells, groups: self.groups, ledger, part: self.part }
     }
 
     /// What a block is still to come to, in order.
-    fn positions(&self, block: u32) -> Vec<BlockPosition> {
+    fn positions(&self, remaining: &Remaining<'_>, block: u32) -> Vec<BlockPosition> {
         let positions = order::of_block(self.cells.len(), self.groups.len(), self.manifest.seed, block);
-        let remaining = self.remaining();
         positions.into_iter().filter(|&position| remaining.wants(position, block)).collect()
     }
 
+    /// The launches that a resumed run would measure, as far as they are known now.
     pub(crate) fn missing_launches(&self) -> Vec<String> {
+        let mut ledger = Ledger::default();
+        ledger.note(self.cells, self.groups, &self.derived.measurements, self.part + 1);
+        let remaining = self.remaining_by(&ledger);
         if self.manifest.settings.ci_percent.is_some() {
             let of_cell = |cell: usize| format!("{}, until its interval is reached", self.cells[cell].name);
-            return self.remaining().unreached().map(of_cell).collect();
+            return remaining.unreached().map(of_cell).collect();
         }
         let of_block = |block| {
-            let mut names: Vec<String> =
-                self.positions(block).into_iter().map(|position| self.name(position)).collect();
+            let positions = self.positions(&remaining, block);
+            let mut names: Vec<String> = positions.into_iter().map(|position| self.name(position)).collect();
             names.sort();
             names.into_iter().map(move |name| format!("{name}, block {block}"))
         };

@@ -8,13 +8,7 @@ use jobs::{
     software,
 };
 use rig::{Exit, Rig, interrupt::Interrupt, output, programs, sampler::SamplerCost};
-use schema::{
-    catalog::Catalog,
-    manifest::Manifest,
-    rows::{ErrorKind, Status},
-    run_dir::RunDir,
-    units::Nanos,
-};
+use schema::{catalog::Catalog, manifest::Manifest, rows::ErrorKind, run_dir::RunDir, units::Nanos};
 
 use crate::{
     blocks::{Blocks, Ledger, Lost, Missing},
@@ -123,8 +117,7 @@ fn outcome(run: &RunDir, missing: Missing) -> anyhow::Result<Outcome> {
     let derived = Derived::of(run)?;
     derived.write()?;
     let rows = &derived.measurements;
-    let failed = rows.iter().any(|row| row.status != Status::Ok);
-    let exit = match (missing.interrupted, failed) {
+    let exit = match (missing.interrupted, derived.has_failed()) {
         (true, _) => Exit::Interrupted,
         (false, true) if rows.iter().any(|row| row.err == Some(ErrorKind::Stuck)) => Exit::Stuck,
         (false, true) => Exit::SomeFailed,

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use schema::{
     group::Group,
     manifest::Cell,
-    rows::{ErrorKind, Measurement, Status},
+    rows::{Measurement, Status},
 };
 
-use crate::derive;
+use crate::derive::{self, missing::missing};
 
 /// The number of launches in a row without a value after which a cell is given up; for a group, the number of visits.
 const GIVE_UP_AFTER: usize = 2;
@@ -38,17 +38,24 @@ pub(super) struct Account {
 }
 
 impl Ledger {
-    /// Adds the rows that are new since the last call.
-    pub(super) fn note(&mut self, cells: &[Cell], groups: &[Group], rows: &[Measurement]) {
+    /// Adds the rows that are new since the last call, as the given part of the run counts them. A missing measurement fills no
+    /// block. It is a failure in its own part alone, so that a job that always ends in this way is given up there, and the next
+    /// part measures it again.
+    pub(super) fn note(&mut self, cells: &[Cell], groups: &[Group], rows: &[Measurement], part: u32) {
         self.cells.resize(cells.len(), Account::default());
         self.groups.resize(groups.len(), Account::default());
-        // A launch that failed because of a full disk is measured again.
-        for row in rows[self.noted..].iter().filter(|row| row.err != Some(ErrorKind::DiskFull)) {
+        let new = &rows[self.noted..];
+        for (row, is_missing) in new.iter().zip(missing(new)) {
             let of_cell = cells.iter().zip(&mut self.cells).filter(|(cell, _)| derive::is_of(cell, row));
-            of_cell.for_each(|(cell, account)| account.note(row, cell.command.is_some()));
+            let of_cell = of_cell.map(|(cell, account)| (account, cell.command.is_some()));
             let of_group =
                 groups.iter().zip(&mut self.groups).filter(|(group, _)| derive::is_of_group(group, row));
-            of_group.for_each(|(_, account)| account.note(row, false));
+            for (account, is_program) in of_cell.chain(of_group.map(|(_, account)| (account, false))) {
+                match is_missing {
+                    true => account.failed_in_a_row += usize::from(row.part == part),
+                    false => account.note(row, is_program),
+                }
+            }
         }
         self.noted = rows.len();
     }
@@ -85,7 +92,7 @@ impl Account {
 
 #[cfg(test)]
 mod tests {
-    use schema::sharing::Sharing;
+    use schema::{rows::ErrorKind, sharing::Sharing};
 
     use super::*;
 
@@ -127,12 +134,12 @@ mod tests {
         let (cells, groups) = ([cell("a"), cell("b")], [group.clone()]);
         let mut rows = vec![row("a", 0, Status::Ok, Some(7)), row("b", 0, Status::Failed, None)];
         let mut ledger = Ledger::default();
-        ledger.note(&cells, &groups, &rows);
+        ledger.note(&cells, &groups, &rows, 0);
         rows.extend([row("a", 0, Status::Ok, Some(9)), row("b", 1, Status::Failed, None)]);
         rows.extend([together(0), together(1)]);
         rows.push(Measurement { err: Some(ErrorKind::DiskFull), ..row("a", 1, Status::Failed, None) });
-        ledger.note(&cells, &groups, &rows);
-        ledger.note(&cells, &groups, &rows);
+        ledger.note(&cells, &groups, &rows, 0);
+        ledger.note(&cells, &groups, &rows, 0);
 
         let [a, b] = &ledger.cells[..] else { panic!("two cells") };
         assert_eq!((a.rows_of_block(0), a.rows_of_block(1)), (2, 0));

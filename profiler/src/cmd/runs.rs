@@ -13,7 +13,7 @@ use schema::{
     catalog::Catalog,
     footprint::Footprints,
     manifest::Manifest,
-    rows::{self, Status, Summary},
+    rows::{self, Summary},
     run_dir::RunDir,
     units::Nanos,
 };
@@ -98,6 +98,5 @@ pub(super) fn show(run: &RunDir, derived: &Derived, json: bool) -> anyhow::Resul
     }
     warnings::lines(&derived.findings, &tables).iter().for_each(output::note);
     output::note(format_args!("run: {}", run.path().display()));
-    let failed = derived.measurements.iter().any(|row| row.status != Status::Ok);
-    Ok(if failed { Exit::SomeFailed } else { Exit::Ok })
+    Ok(if derived.has_failed() { Exit::SomeFailed } else { Exit::Ok })
 }

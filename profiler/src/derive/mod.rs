@@ -7,6 +7,7 @@ mod interference;
 mod launch;
 mod memory;
 pub(crate) mod mfu;
+pub(crate) mod missing;
 mod phases;
 mod samples;
 mod summary;
@@ -146,6 +147,12 @@ impl Derived {
     pub fn next_part(&self) -> u32 {
         let launched = self.measurements.iter().filter(|row| !row.launch.is_empty());
         launched.map(|row| row.part + 1).max().unwrap_or(0)
+    }
+
+    /// Whether the run has a failure for which no later launch has made up.
+    pub fn has_failed(&self) -> bool {
+        let rows = missing::without_replaced(&self.manifest, &self.measurements);
+        rows.iter().any(|row| row.status != Status::Ok)
     }
 
     /// Whether the run has groups, even if none of them has a row.

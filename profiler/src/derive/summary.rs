@@ -14,13 +14,14 @@ use statistics::{
     stop::MIN_REPEATS,
 };
 
-use super::{interference::seat_name, rounded, whole};
+use super::{interference::seat_name, missing::without_replaced, rounded, whole};
 use crate::warnings::Finding;
 
 /// One row per cell and one per member of a group, in the order of the manifest, and the warnings about their launches
-/// together. A cell or a member without a launch has no row.
+/// together. A cell or a member without a launch has no row, and a launch that another one replaces does not count.
 pub(super) fn of_all(manifest: &Manifest, measurements: &[Measurement]) -> (Vec<Summary>, Vec<Finding>) {
     let mut findings = Vec::new();
+    let measurements = &without_replaced(manifest, measurements);
     let of_cell = |cell: &Cell| {
         let rows = rows_of(cell, measurements);
         (!rows.is_empty()).then(|| summary(manifest, cell, &cell.name, &rows, &mut findings))

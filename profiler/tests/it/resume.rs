@@ -1,18 +1,24 @@
 //! Killed or interrupted runs, and their resumption.
 
 use front_door::{Background, Door, Said, has_cores, wait_until};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use schema::rows::{self, ErrorKind, Measurement};
 
 const GRID: &str = "single synthetic-sleep --plan dp1,ga2 --device cpu:0 --steps 25 --repeats 2";
 
-/// The second launch of this program creates the file `holds` and waits for the file `go`.
-const HOLD: &str = "[ -e ran ] && touch holds && until [ -e go ]; do sleep 0.01; done\ntouch ran\n";
+/// The second launch of this program writes its process to the file `pid`, creates the file `holds` and waits for the file `go`.
+const HOLD: &str =
+    "[ -e ran ] && echo $$ > pid && touch holds && until [ -e go ]; do sleep 0.01; done\ntouch ran\n";
 
 /// Starts a run of [`GRID`] and a program. Returns in the second block, where the program waits for the file `go`.
 fn held(door: &Door) -> Background {
+    held_in(door, GRID)
+}
+
+/// As [`held`], for the command of another run.
+fn held_in(door: &Door, grid: &str) -> Background {
     door.write("hold", HOLD);
-    let mut command = door.command(&format!("{GRID} --out r"));
+    let mut command = door.command(&format!("{grid} --out r"));
     command.args(["--cmd", "sh hold"]);
     let profile = Background::start(command);
     wait_until("the program waits", || door.path("holds").exists());
@@ -49,6 +55,65 @@ fn kill_9_leaves_no_process_and_resume_does_only_what_is_missing() {
     let before = all;
     door.exits(0, "single --resume r --yes");
     assert_eq!(lines(&door, "r"), before, "there was nothing left to do");
+}
+
+/// Ends the waiting program of [`held`] with SIGKILL, or its leash.
+fn kill(door: &Door, its_leash: bool) {
+    let number = |text: &str| text.trim().parse::<i32>().expect("a number of a process");
+    let program = number(&std::fs::read_to_string(door.path("pid")).expect("the program wrote it"));
+    let status = std::fs::read_to_string(format!("/proc/{program}/status")).expect("it waits");
+    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:")).expect("it has a parent");
+    let process = if its_leash { number(parent) } else { program };
+    kill_process(Pid::from_raw(process).expect("above zero"), Signal::KILL).expect("it is ours");
+    door.write("go", "");
+}
+
+#[test]
+fn a_launch_that_was_killed_from_outside_is_missing_and_is_measured_again() {
+    for (its_leash, words) in [(false, "was killed by SIGKILL"), (true, "lost its leash: somebody killed it")]
+    {
+        let door = crate::door();
+        let mut profile = held_in(&door, "single --device cpu:0 --repeats 2");
+        kill(&door, its_leash);
+        let (code, err) = profile.wait();
+        assert_eq!(code, Some(1), "{err}");
+        assert!(err.contains("not measured") && err.contains("profile single --resume r"), "{err}");
+        let missing = door.run("r").end().expect("end.toml reads").expect("it was written").missing;
+        assert!(missing.len() == 1 && missing[0].ends_with(", block 1"), "{missing:?}");
+        let summary = &door.summaries("r")[0];
+        assert_eq!((summary.repeats, summary.repeats_failed), (1, 1));
+
+        door.exits(0, "single --resume r --yes");
+        let rows = door.measurements("r");
+        let ends: Vec<_> = rows.iter().map(|row| (row.repeat, row.part, row.err)).collect();
+        assert_eq!(ends, [(0, 0, None), (1, 0, Some(ErrorKind::Killed)), (1, 1, None)]);
+        assert!(rows[1].err_detail.as_ref().is_some_and(|why| why.contains(words)), "{:?}", rows[1]);
+        let summary = &door.summaries("r")[0];
+        assert_eq!((summary.repeats, summary.repeats_failed), (2, 0), "the later launch replaces it");
+        let end = door.run("r").end().expect("end.toml reads").expect("it was written");
+        assert_eq!((end.exit_code, end.missing.len()), (0, 0));
+        door.exits(0, "derive r");
+    }
+}
+
+#[test]
+fn a_visit_with_a_member_that_was_killed_from_outside_is_measured_again() {
+    let door = crate::door();
+    let grid = "colocate synthetic-sleep --device cpu:0 --steps 25 --repeats 1";
+    let mut profile = held_in(&door, grid);
+    kill(&door, false);
+    let (code, err) = profile.wait();
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("profile colocate --resume r"), "{err}");
+    // The program is too short for numbers of the group, which is a failure of its own.
+    let again = door.command("colocate --resume r --yes").output().expect("profile starts");
+    let end = door.run("r").end().expect("end.toml reads").expect("it was written");
+    assert!(end.missing.is_empty(), "{:?}\n{}", end.missing, Said::of(&again).err);
+    let rows = door.measurements("r");
+    let of_group = |part| rows.iter().filter(move |row| row.group.is_some() && row.part == part);
+    let killed = |row: &Measurement| row.err == Some(ErrorKind::Killed);
+    assert_eq!(of_group(0).filter(|row| killed(row)).count(), 1, "{rows:?}");
+    assert_eq!((of_group(1).count(), of_group(1).filter(|row| killed(row)).count()), (2, 0), "{rows:?}");
 }
 
 #[test]

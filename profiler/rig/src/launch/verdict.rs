@@ -56,9 +56,7 @@ pub(super) fn fault_of(evidence: &Evidence) -> Option<Fault> {
         (_, Some(signal)) if is_of_a_crash(*signal) => {
             Some((kind(ErrorKind::Crashed), format!("crashed by {}{when}", name(*signal))))
         }
-        (_, Some(signal)) => {
-            Some((kind(ErrorKind::Killed), format!("was killed by {}{when}", name(*signal))))
-        }
+        (_, Some(signal)) => Some((ErrorKind::Killed, format!("was killed by {}{when}", name(*signal)))),
         (Some(0), None) if !evidence.speaks => None,
         (Some(0), None) if early => Some((ErrorKind::NoHello, "exited in peace before it said hello".into())),
         (Some(0), None) => Some((ErrorKind::NoFinish, "exited in peace, but did not say finished".into())),
@@ -229,6 +227,8 @@ mod tests {
             (killed(15), true, false, false, Some(ErrorKind::Killed)),
             (killed(11), false, false, false, Some(ErrorKind::NoHello)),
             (killed(9), true, false, false, Some(ErrorKind::Killed)),
+            // A signal from outside says nothing about the program, whenever it comes.
+            (killed(9), false, false, false, Some(ErrorKind::Killed)),
             (killed(9), true, false, true, Some(ErrorKind::OutOfMemory)),
             (killed(9), false, false, true, Some(ErrorKind::OutOfMemory)),
             // Another process was what the kernel killed.

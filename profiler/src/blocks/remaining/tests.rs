@@ -66,7 +66,7 @@ fn rows_at(
 
 fn noted(cells: &[Cell], groups: &[Group], rows: &[Measurement]) -> Ledger {
     let mut ledger = Ledger::default();
-    ledger.note(cells, groups, rows);
+    ledger.note(cells, groups, rows, rows.iter().map(|row| row.part).max().unwrap_or_default());
     ledger
 }
 
@@ -109,6 +109,24 @@ fn a_torn_block_ends_with_every_group_between_launches_alone_of_its_own_part() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn a_job_that_is_always_killed_is_given_up_in_a_part_and_measured_again_in_the_next() {
+    let (cells, settings) = (pairs().0, Settings { repeats: 9, ..Settings::default() });
+    let killed = |block| Measurement { err: Some(ErrorKind::Killed), ..failed(alone(&cells[0], 0, block)) };
+    for (rows, part, wanted) in [
+        (vec![killed(0)], 0, [true, true]),
+        (vec![killed(0), killed(1)], 0, [false, false]),
+        (vec![killed(0), killed(1)], 1, [true, true]),
+        (vec![killed(0), alone(&cells[0], 0, 1)], 1, [true, false]),
+    ] {
+        let mut ledger = Ledger::default();
+        ledger.note(&cells, &[], &rows, part);
+        let remaining = Remaining { settings: &settings, cells: &cells, groups: &[], ledger: &ledger, part };
+        let position = BlockPosition::Cell { cell: 0, pass: 0 };
+        assert_eq!([0, 1].map(|block| remaining.wants(position, block)), wanted, "{rows:?}");
     }
 }
 

@@ -100,7 +100,7 @@ words! {
         Lost = "lost",
         /// The program exited with an error or died of its own fault, without a last event.
         Crashed = "crashed",
-        /// A signal that was not sent by the harness ended the program.
+        /// A signal that was not sent by the harness ended the program or its leash. The measurement is missing, and `--resume` makes it.
         Killed = "killed",
         /// A device of the job stopped answering, so that the scheduler ended the job.
         DeviceLost = "device-lost",
