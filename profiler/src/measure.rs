@@ -33,8 +33,8 @@ pub fn can_go_on(run: &RunDir, manifest: &Manifest, command: &str) -> anyhow::Re
     if manifest.command.get(1).map(String::as_str) != Some(command) {
         bail!("{path} is not a run of `profile {command}`, which resumes only its own runs");
     }
-    if manifest.machine.boot_id != machine::boot_id() {
-        bail!("{path} was begun before this machine was restarted, or on another machine; begin a new run");
+    if let Some(doubt) = machine::doubt_about_boot(run, manifest.machine.boot_id.as_deref()) {
+        bail!("{doubt}; begin a new run");
     }
     software::is_measured_by_the_same(run, manifest)?;
     run::check_data(manifest.settings.data.as_deref())

@@ -275,6 +275,16 @@ fn started_at(turns: &[Turn], id: JobId) -> Nanos {
     last.map(|turn| turn.at_ns).unwrap_or_default()
 }
 
+/// The boot in which the run was last continued, or else begun; `None` if it is unknown.
+///
+/// # Errors
+/// `parts.csv` cannot be read.
+pub fn last_boot(run: &RunDir, manifest: &Manifest) -> anyhow::Result<Option<String>> {
+    let parts: Vec<Part> = rows::read_appended(&run.parts_path())?;
+    let last = parts.into_iter().next_back().and_then(|part| part.boot_id);
+    Ok(last.or_else(|| manifest.machine.boot_id.clone()))
+}
+
 fn part(turns: &[Turn], at: Nanos) -> Part {
     Part {
         turns: turns.len() as u64,

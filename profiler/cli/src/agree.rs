@@ -72,23 +72,43 @@ impl Yes {
             for program in &programs {
                 output::note(format_args!("  {}", program.escape_debug()));
             }
-            if !io::stdin().is_terminal() {
-                let others = match programs.len() - 1 {
-                    0 => String::new(),
-                    more => format!(" and {more} more"),
-                };
-                bail!(
-                    "the run would start '{}'{others}; check what it starts, and repeat the command with --yes",
-                    first.escape_debug()
-                );
-            }
-            output::note("start them? [y/N]");
-            let mut answer = String::new();
-            io::stdin().read_line(&mut answer)?;
-            ensure!(matches!(answer.trim(), "y" | "yes"), "nothing was started");
+            let others = match programs.len() - 1 {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            ask("start them?", || {
+                format!("the run would start '{}'{others}; check what it starts", first.escape_debug())
+            })?;
         }
         Ok(Consent::typed(programs))
     }
+
+    /// Tells of a doubt about the run, and asks whether to go on, unless the option was given.
+    ///
+    /// # Errors
+    /// The answer is no, or there is no terminal to ask on.
+    pub fn to_go_on(&self, doubt: &str) -> anyhow::Result<()> {
+        if self.yes || io::stdin().is_terminal() {
+            output::note(format_args!("warning: {doubt}"));
+        }
+        if self.yes {
+            Ok(())
+        } else {
+            ask("go on here?", || format!("{doubt}; check that it can go on here"))
+        }
+    }
+}
+
+/// Asks a question on the terminal. `refusal` is the error if there is none.
+fn ask(question: &str, refusal: impl FnOnce() -> String) -> anyhow::Result<()> {
+    if !io::stdin().is_terminal() {
+        bail!("{}, and repeat the command with --yes", refusal());
+    }
+    output::note(format_args!("{question} [y/N]"));
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer)?;
+    ensure!(matches!(answer.trim(), "y" | "yes"), "nothing was started");
+    Ok(())
 }
 
 /// The user's programs that the cells of a run start, in readable form.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use schema::manifest::Machine;
+use schema::{manifest::Machine, run_dir::RunDir};
 
 /// Turns TF32 off in NVIDIA's libraries where it is 0, whatever a program asks for.
 pub const NVIDIA_OVERRIDE: &str = "NVIDIA_TF32_OVERRIDE";
@@ -49,6 +49,13 @@ pub fn facts(libtorch: Option<String>, driver: Option<String>) -> Machine {
 pub fn boot_id() -> Option<String> {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(text.trim().to_string())
+}
+
+/// The reason to doubt that this is the machine and the boot of a run, whose last part began in the boot `began_in`.
+pub fn doubt_about_boot(run: &RunDir, began_in: Option<&str>) -> Option<String> {
+    let path = run.path().display();
+    let is_other = boot_id().as_deref() != began_in;
+    is_other.then(|| format!("{path} was begun before this machine was restarted, or on another machine"))
 }
 
 /// The value of the first `name : value` line.

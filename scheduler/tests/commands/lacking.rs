@@ -56,6 +56,27 @@ fn what_a_run_lacks_is_said_before_anything_is_trained() {
 }
 
 #[test]
+fn a_run_of_another_boot_goes_on_after_a_question() {
+    let Some(door) = door_to_two(TRACE) else { return };
+    door.exits(0, &format!("run trace.csv --policy fifo {ON_TWO}"));
+    let path = door.path("r/parts.csv");
+    let parts = fs::read_to_string(&path).expect("it reads");
+    let (before, boot) = parts.trim_end().rsplit_once(',').expect("the boot is in the last column");
+    fs::write(&path, format!("{before},{}\n", boot.replace(|digit: char| digit.is_ascii_digit(), "a")))
+        .expect("it is ours");
+    let of_another_boot = fs::read_to_string(&path).expect("it reads");
+    let doubt = "r was begun before this machine was restarted, or on another machine";
+    let said = door.exits(2, "run --resume r");
+    assert!(said.err.contains(&format!("{doubt}; check that it can go on here, and repeat")), "{}", said.err);
+    assert!(said.err.contains("--yes"), "{}", said.err);
+    assert_eq!(fs::read_to_string(&path).expect("it reads"), of_another_boot, "nothing was written");
+    let said = door.exits(0, "run --resume r --yes");
+    assert!(said.err.contains(&format!("warning: {doubt}")), "{}", said.err);
+    // The last part is of this boot.
+    door.exits(0, "run --resume r");
+}
+
+#[test]
 fn data_that_is_gone_is_missed_at_once() {
     let Some(door) = door_to_two(TRACE) else { return };
     fs::create_dir(door.path("data")).expect("the folder is writable");
