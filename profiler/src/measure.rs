@@ -3,7 +3,7 @@
 use anyhow::{Context as _, bail};
 use cli::agree::{self, Consent};
 use jobs::{
-    machine,
+    folder, machine,
     run::{self, Observed},
     software,
 };
@@ -27,7 +27,8 @@ pub struct Outcome {
 ///
 /// # Errors
 /// The clock has started anew since the run began, so that old and new readings would be on one time line; the run is not one
-/// of `profile` and this command; or the software has changed, as of [`software::is_measured_by_the_same`].
+/// of `profile` and this command; the software has changed, as of [`software::is_measured_by_the_same`]; or the folder is another one,
+/// as of [`folder::is_that_of_the_beginning`].
 pub fn can_go_on(run: &RunDir, manifest: &Manifest, command: &str) -> anyhow::Result<()> {
     let path = run.path().display();
     if manifest.command.get(1).map(String::as_str) != Some(command) {
@@ -37,6 +38,7 @@ pub fn can_go_on(run: &RunDir, manifest: &Manifest, command: &str) -> anyhow::Re
         bail!("{doubt}; begin a new run");
     }
     software::is_measured_by_the_same(run, manifest)?;
+    folder::is_that_of_the_beginning(run, manifest)?;
     run::check_data(manifest.settings.data.as_deref())
 }
 

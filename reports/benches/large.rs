@@ -50,6 +50,7 @@ fn manifest(scheduling: Option<Scheduling>) -> Manifest {
         git_revision: None,
         seed: 1,
         settings: Settings::default(),
+        folder: None,
         machine: Machine::default(),
         devices: if scheduling.is_none() { vec![cpu(0)] } else { Vec::new() },
         cells: Vec::new(),

@@ -3,6 +3,7 @@
 
 pub mod cells;
 pub mod cores;
+pub mod folder;
 pub mod launch;
 pub mod machine;
 pub mod manifest;

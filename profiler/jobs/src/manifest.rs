@@ -13,7 +13,7 @@ use schema::{
 };
 
 use crate::{
-    machine,
+    folder, machine,
     run::{open_all, utc_now},
     software,
 };
@@ -46,9 +46,11 @@ pub fn make_for(
     for facts in facts.iter_mut().filter(|facts| matches!(facts.device, Device::Cpu(_))) {
         facts.memory_bytes = request.settings.memory_bytes.or(facts.memory_bytes);
     }
+    let started_utc = utc_now();
+    let folder = folder::of_run(&started_utc, &request.settings, &request.cells);
     Ok(Manifest {
         format: FORMAT,
-        started_utc: utc_now(),
+        started_utc,
         // The path of this program is private.
         command: std::iter::once(program.to_owned())
             .chain(std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()))
@@ -57,6 +59,7 @@ pub fn make_for(
         git_revision: software::REVISION.map(str::to_owned),
         seed: request.seed,
         settings: request.settings,
+        folder,
         machine: machine::facts(libtorch, device::driver_version()),
         devices: facts,
         cells: request.cells,

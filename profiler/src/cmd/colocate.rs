@@ -96,7 +96,7 @@ pub(super) struct Args {
     /// Resume a run that was interrupted: only what is missing is measured.
     ///
     /// The budget starts anew. --data and --catalog keep their paths. A run is not resumed with another version of Tandem,
-    /// libtorch or the GPU driver.
+    /// libtorch or the GPU driver, after a restart of the machine, or with programs or files of another folder.
     #[arg(long, value_name = "RUN", conflicts_with_all = [
         "jobs", "sharing", "all_pairs", "size", "apart", "sensitivity", "dial", "repeats", "RunOptions", "MeasureOptions",
     ])]

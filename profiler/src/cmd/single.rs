@@ -92,7 +92,7 @@ pub(super) struct Args {
     /// Go on with a run that was interrupted: measures only what is missing.
     ///
     /// The budget starts anew. --data and --catalog keep their paths. A run is not resumed with another version of Tandem,
-    /// libtorch or the GPU driver.
+    /// libtorch or the GPU driver, after a restart of the machine, or with programs or files of another folder.
     #[arg(long, value_name = "RUN", conflicts_with_all = [
         "jobs", "grid", "command", "plan", "batch", "repeats", "ci", "RunOptions", "MeasureOptions",
     ])]

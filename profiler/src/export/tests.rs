@@ -85,6 +85,7 @@ fn source(cells: Vec<Cell>, groups: Vec<Group>, measurements: Vec<Measurement>) 
             git_revision: None,
             seed: 1,
             settings: Settings { loaders: 2, ..Settings::default() },
+            folder: None,
             machine: Machine { cpu: Some("a CPU".into()), cores: Some(2), ..Machine::default() },
             devices: vec![facts(0), facts(1)],
             cells,

@@ -174,6 +174,54 @@ fn programs_of_a_run_that_goes_on_are_named_and_agreed_to() {
 }
 
 #[test]
+fn a_run_goes_on_only_in_its_folder_and_with_its_program() {
+    let door = crate::door();
+    let script = "touch started\n";
+    for folder in ["a", "b"] {
+        std::fs::create_dir(door.path(folder)).expect("the folder is new");
+        door.write(&format!("{folder}/t.sh"), script);
+    }
+    let run_in = |folder: &str, arguments: &str| {
+        let mut command = door.command(arguments);
+        let output = command.current_dir(door.path(folder)).output().expect("profile starts");
+        (output.status.code(), Said::of(&output).err)
+    };
+    let (code, err) = run_in("a", "single --device cpu:0 --repeats 1 --out ../r -- sh t.sh");
+    assert_eq!(code, Some(0), "{err}");
+    let launch = door.measurements("r")[0].launch.clone();
+    std::fs::remove_file(door.run("r").launch_end_path(&launch)).expect("it has ended");
+
+    let (code, err) = run_in("b", "single --resume ../r --yes");
+    let words = "../r was begun in another folder, from which it takes its programs; go to that folder";
+    assert!(code == Some(2) && err.contains(words), "{err}");
+    assert!(!door.path("b/started").exists());
+
+    std::fs::remove_file(door.path("a/started")).expect("the program ran");
+    door.write("a/t.sh", "touch started other\n");
+    let (code, err) = run_in("a", "single --resume ../r --yes");
+    let words = "the program \"t.sh\" has changed since the run was begun; put back what it was, or begin";
+    assert!(code == Some(2) && err.contains(words), "{err}");
+    assert!(!door.path("a/started").exists());
+
+    door.write("a/t.sh", script);
+    let (code, err) = run_in("a", "single --resume ../r --yes");
+    assert_eq!(code, Some(0), "{err}");
+    assert!(door.path("a/started").exists(), "the missing launch is measured");
+    let manifest = std::fs::read_to_string(door.run("r").manifest_path()).expect("it reads");
+    assert!(!manifest.contains(&*door.path("a").to_string_lossy()), "no path that was not typed: {manifest}");
+}
+
+#[test]
+fn a_run_that_takes_no_files_goes_on_in_any_folder() {
+    let door = crate::door();
+    door.exits(0, "single synthetic-sleep --device cpu:0 --steps 25 --repeats 1 --out r");
+    std::fs::create_dir(door.path("b")).expect("the folder is new");
+    let mut command = door.command("single --resume ../r");
+    let output = command.current_dir(door.path("b")).output().expect("profile starts");
+    assert_eq!(output.status.code(), Some(0), "{}", Said::of(&output).err);
+}
+
+#[test]
 fn ctrl_c_and_a_closed_terminal_finish_the_files_and_exit_with_their_codes() {
     for (signal, code) in [(Signal::INT, 130), (Signal::HUP, 129)] {
         let door = crate::door();

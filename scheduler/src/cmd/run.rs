@@ -12,7 +12,7 @@ use cli::{
     table,
 };
 use jobs::{
-    cells, machine,
+    cells, folder, machine,
     manifest::{self, RunRequest},
     plans::{self, Effort, Estimates},
     pool, run, software, workload_lookup,
@@ -81,8 +81,9 @@ pub(super) struct Args {
     /// Continue a run whose scheduler was ended or has died.
     ///
     /// The files of --data and --catalog are read from the same paths as before; trace, tables, history and calibration were copied
-    /// into the run. The versions of Tandem, libtorch and the driver of GPUs must be those with which the run was begun. After a restart of
-    /// the machine, or on another one, the run goes on if you agree.
+    /// into the run. The versions of Tandem, libtorch and the driver of GPUs must be those with which the run was begun, and the commands
+    /// of jobs are started in the folder in which it was begun. After a restart of the machine, or on another one, the run goes on if
+    /// you agree.
     #[arg(long, value_name = "RUN", conflicts_with_all = ["trace", "policy", "RunOptions", "Rules", "ForwardOptions", "progress_every"])]
     resume: Option<PathBuf>,
     #[command(flatten)]
@@ -98,6 +99,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             let run = RunDir::open(path)?;
             let manifest = run.manifest()?;
             software::is_measured_by_the_same(&run, &manifest)?;
+            folder::is_that_of_the_beginning(&run, &manifest)?;
             if let Some(doubt) =
                 machine::doubt_about_boot(&run, online::last_boot(&run, &manifest)?.as_deref())
             {

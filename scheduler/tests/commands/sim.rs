@@ -553,6 +553,7 @@ pub(crate) fn measured_at(door: &Door, name: &str, samples_per_s: f64) {
         git_revision: None,
         seed: 1,
         settings: Settings::default(),
+        folder: None,
         machine: Machine::default(),
         devices: [0, 1].map(core).map(facts).into(),
         cells: members.into(),

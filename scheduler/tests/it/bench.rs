@@ -351,6 +351,7 @@ fn manifest(jobs: &[Wanted]) -> Manifest {
             memory_bytes: Some(100_000_000),
             ..Settings::default()
         },
+        folder: None,
         machine: Machine::default(),
         devices: Vec::new(),
         cells: jobs.iter().enumerate().map(cell).collect(),

@@ -12,6 +12,7 @@ pub mod device;
 pub mod events;
 pub mod exec;
 pub mod fitted;
+pub mod folder;
 pub mod footprint;
 pub mod grant;
 pub mod group;

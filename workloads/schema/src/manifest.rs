@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, path::PathBuf, time::SystemTime};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    cluster::NodeFacts, device::Device, group::Group, placement::Placement, plan::Plan, sharing::Sharing,
-    spec::Collectives, suspension::Suspension,
+    cluster::NodeFacts, device::Device, folder::Folder, group::Group, placement::Placement, plan::Plan,
+    sharing::Sharing, spec::Collectives, suspension::Suspension,
 };
 
 /// The request, the machine and the seed of a run, which is enough to repeat it and all that `--resume`
@@ -24,6 +24,9 @@ pub struct Manifest {
     pub git_revision: Option<String>,
     pub seed: u64,
     pub settings: Settings,
+    /// Present if the run takes programs, data or catalogs from the folder in which it was begun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<Folder>,
     pub machine: Machine,
     pub devices: Vec<DeviceFacts>,
     /// What the run measures, in the order of the command line. The seed and the number of a block decide

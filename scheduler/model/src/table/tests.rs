@@ -51,6 +51,7 @@ fn manifest() -> Manifest {
         git_revision: None,
         seed: 1,
         settings: Settings::default(),
+        folder: None,
         machine: Machine::default(),
         devices: vec![
             facts("cpu:0", "CPU"),

@@ -8,6 +8,7 @@ use crate::{
     catalog::Catalog,
     cluster::NodeFacts,
     device::Device,
+    folder::Folder,
     group::{Group, Turn},
     manifest::{
         AlikeNodes, Cell, DeviceFacts, FastForward, FittedFile, Machine, ObserverCost, Scheduling, Settings,
@@ -53,6 +54,7 @@ fn manifest(text: &str, number: f64, seed: u64) -> Manifest {
             stressors: vec![text.into()],
             catalogs: vec![text.into()],
         },
+        folder: Some(Folder { blake3: text.into(), programs: [(text.to_string(), text.to_string())].into() }),
         machine: Machine {
             cpu: Some(text.into()),
             environment: [(text.to_string(), text.to_string())].into(),
