@@ -1,46 +1,53 @@
 //! Writes a report as a folder: the page, a picture of each figure as SVG and PNG, the CSV behind it, and the manifests of the runs.
 
+mod contents;
+mod replace;
+
 use std::{fs, io, path::Path};
 
 use anyhow::{Context as _, bail};
 use rig::Exit;
 use schema::rows::to_csv;
 
+use self::{
+    contents::{FIGURES, INDEX, MANIFESTS, foreign_entry},
+    replace::Unfinished,
+};
 use crate::{
     page::{Links, page},
     report::{Placed, Report},
     table::Table,
 };
 
-const INDEX: &str = "index.html";
 /// What the page of every report contains.
 const GENERATOR: &str = "<meta name=\"generator\" content=\"tandem report ";
 
-/// Writes the folder, and replaces an older report there. `done` is called after each figure.
+/// Writes the folder, and replaces an older report there. An interrupted report leaves the older one. `done` is called after each
+/// figure.
 ///
 /// # Errors
 /// The folder holds something else than a report, or cannot be written.
 pub fn write(report: &Report, folder: &Path, mut done: impl FnMut()) -> anyhow::Result<()> {
-    if folder.exists() && !is_report(folder) {
-        bail!("{} exists and is no report; remove it, or name another folder with --out", folder.display());
+    if folder.exists() {
+        check_is_report(folder)?;
     }
-    // Beside its place, so that it moves there at once. An interrupted report leaves the older one.
-    let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // A link stays, and the report at its end is replaced.
+    let place = fs::canonicalize(folder).unwrap_or_else(|_| folder.into());
+    let parent = place.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(parent).map_err(|error| cannot_write(parent, &error))?;
-    let temporary = tempfile::tempdir_in(parent).map_err(|error| cannot_write(parent, &error))?;
-    let unfinished = temporary.path().join("report");
+    let written = Unfinished::begin(parent).map_err(|error| cannot_write(parent, &error))?;
+    let unfinished = written.path();
     put(&unfinished.join(INDEX), page(report, Links::Files).as_bytes())?;
     for (number, run) in report.runs.iter().enumerate() {
         let manifest = run.dir.manifest_path();
         let text = fs::read(&manifest).with_context(|| manifest.display().to_string())?;
-        put(&unfinished.join("manifests").join(format!("{number}.toml")), &text)?;
+        put(&unfinished.join(MANIFESTS).join(format!("{number}.toml")), &text)?;
     }
     for placed in &report.figures {
-        write_figure(placed, &unfinished.join("figures"))?;
+        write_figure(placed, &unfinished.join(FIGURES))?;
         done();
     }
-    clear(folder)?;
-    fs::rename(&unfinished, folder).map_err(|error| cannot_write(folder, &error))
+    written.put(&place).map_err(|error| cannot_write(folder, &error))
 }
 
 fn write_figure(placed: &Placed, folder: &Path) -> anyhow::Result<()> {
@@ -60,17 +67,20 @@ pub fn csv_of(table: &Table) -> Vec<u8> {
     to_csv(table.columns.iter().map(|column| column.name.as_str()), rows)
 }
 
-/// Whether a folder is empty, or holds a report, whose page names its program.
-fn is_report(folder: &Path) -> bool {
+/// Checks that a folder is empty, or holds a report, whose page names its program, and nothing else.
+fn check_is_report(folder: &Path) -> anyhow::Result<()> {
     let is_empty = fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none());
-    is_empty || fs::read_to_string(folder.join(INDEX)).is_ok_and(|page| page.contains(GENERATOR))
-}
-
-fn clear(folder: &Path) -> anyhow::Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(cannot_write(folder, &error)),
-        _ => Ok(()),
+    if !is_empty && !fs::read_to_string(folder.join(INDEX)).is_ok_and(|page| page.contains(GENERATOR)) {
+        bail!("{} exists and is no report; remove it, or name another folder with --out", folder.display());
     }
+    if let Some(entry) = foreign_entry(folder) {
+        bail!(
+            "{} holds {}, which is not of a report; move it away, or name another folder with --out",
+            folder.display(),
+            entry.display()
+        );
+    }
+    Ok(())
 }
 
 fn put(file: &Path, content: &[u8]) -> anyhow::Result<()> {

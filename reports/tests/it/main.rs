@@ -5,4 +5,5 @@ mod documents;
 mod durations;
 mod measured;
 mod records;
+mod replaced;
 mod serve;
