@@ -1,6 +1,9 @@
 //! Traces on the command line.
 
-use schema::trace::{Trace, TraceRow};
+use schema::{
+    rows::{self, Outcome},
+    trace::{Trace, TraceRow},
+};
 
 fn read(text: &str) -> Vec<TraceRow> {
     Trace::parse("printed".as_ref(), text.as_bytes()).expect("what is printed is a trace").rows
@@ -92,6 +95,22 @@ fn what_cannot_be_made_is_told() {
         let said = door.exits(2, &format!("trace make {arguments}"));
         assert!(said.err.contains(message) && said.out.is_empty(), "{arguments}: {}", said.err);
     }
+}
+
+/// As `pandas.read_csv("t.csv").to_csv("u.csv")` writes a trace in which some cells are empty.
+#[test]
+fn a_trace_that_pandas_has_written_is_simulated() {
+    let door = crate::door();
+    let text = ",name,submit_s,job,steps,devices,elastic,step_ns,priority\n0,a,0.0,any,100,2.0,True,250000000,1.0\n\
+                1,b,5.0,any,100,,False,250000000,\n";
+    door.write("u.csv", text);
+    let sim = "sim u.csv --policy fifo --cluster 1x4 --switch-cost 0s";
+    door.exits(0, &format!("{sim} --out runs/sim"));
+    let outcomes: Vec<Outcome> = rows::read(&door.path("runs/sim/outcomes.csv")).unwrap();
+    assert_eq!(outcomes.iter().map(|row| row.devices).collect::<Vec<_>>(), [2, 1]);
+    door.write("u.csv", &text.replace("2.0", "2.5"));
+    let said = door.exits(2, sim);
+    assert!(said.err.contains("u.csv: line 2: column 'devices': '2.5' is no whole number"), "{}", said.err);
 }
 
 #[test]

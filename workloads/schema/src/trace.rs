@@ -13,7 +13,7 @@ use crate::{
     job::Job,
     lines,
     loss_curve::LossCurve,
-    rows::{self, RowError, words},
+    rows::{self, NoRow, Records, RowError, words},
 };
 
 /// A hundred years. A larger time is an error of units, and sums of such times would overflow the range of
@@ -237,31 +237,24 @@ impl Trace {
     /// # Errors
     /// See [`Trace::read`].
     pub fn parse(file: &Path, text: &[u8]) -> Result<Trace, RowError> {
-        let mut reader = csv::Reader::from_reader(text);
+        let mut records = Records::new(file, text)?;
         let mut trace = Trace { rows: Vec::new(), file: file.into(), lines: Vec::new() };
-        let header = reader.headers().map_err(|error| rows::row_error(file, None, &error))?.clone();
-        if header.is_empty() || header.iter().all(str::is_empty) {
+        if records.header().is_empty() || records.header().iter().all(str::is_empty) {
             return Err(RowError::Row { file: file.into(), line: 1, message: "there is no header".into() });
         }
-        let mut record = csv::StringRecord::new();
-        while reader.read_record(&mut record).map_err(|error| torn(file, &header, &error))? {
-            // The CSV reader counts empty lines to the record after them.
-            let (start, line) = record.position().map_or((0, 1), |at| (at.byte() as usize, at.line()));
-            let empty = text[start..].iter().take_while(|byte| b"\r\n".contains(byte));
-            let line = line + empty.filter(|byte| **byte == b'\n').count() as u64;
-            if let Some((column, message)) = hexadecimal(&header, &record) {
+        while records.advance()? {
+            let line = records.line();
+            if let Some((column, message)) = hexadecimal(records.header(), records.record()) {
                 return Err(RowError::Field { file: file.into(), line, column: column.into(), message });
             }
-            trace.rows.push(
-                record.deserialize(Some(&header)).map_err(|e| no_row(file, line, &header, &record, &e))?,
-            );
+            trace.rows.push(records.row().map_err(|error| records.refuse(misspelled(&records, error)))?);
             trace.lines.push(line);
         }
         if let Some(&line) = trace.lines.last()
             && !text.ends_with(b"\n")
         {
             // A number without its last digits would still be a number.
-            let column = header.iter().next_back().unwrap_or_default().to_owned();
+            let column = records.header().iter().next_back().unwrap_or_default().to_owned();
             let message = "the file ends within this line, which may be torn; complete it with a line break";
             return Err(RowError::Field { file: file.into(), line, column, message: message.into() });
         }
@@ -319,45 +312,18 @@ fn hexadecimal<'a>(header: &'a csv::StringRecord, record: &csv::StringRecord) ->
     cells.find_map(|(column, cell)| Some((column, rows::hexadecimal(cell)?)))
 }
 
-/// The error for a record whose cells do not fit their columns.
-fn no_row(
-    file: &Path,
-    line: u64,
-    header: &csv::StringRecord,
-    record: &csv::StringRecord,
-    error: &csv::Error,
-) -> RowError {
-    let csv::ErrorKind::Deserialize { err, .. } = error.kind() else {
-        return rows::row_error(file, None, error);
-    };
-    // Errors of misspelled words have no column.
-    let cells = || header.iter().zip(record).enumerate();
-    let misspelled = || {
-        cells().find_map(|(number, (column, cell))| match column {
-            "job" => cell.parse::<Job>().is_err().then_some(number),
-            "class" => cell.parse::<Class>().is_err().then_some(number),
-            "loss_curve" if !cell.is_empty() => cell.parse::<LossCurve>().is_err().then_some(number),
-            _ => None,
+/// The reason with the column of a misspelled word, which has none.
+fn misspelled(records: &Records<'_>, NoRow { column, message }: NoRow) -> NoRow {
+    let mut cells = records.header().iter().zip(records.record());
+    let of_word = || {
+        cells.position(|(column, cell)| match column {
+            "job" if !cell.is_empty() => cell.parse::<Job>().is_err(),
+            "class" => cell.parse::<Class>().is_err(),
+            "loss_curve" if !cell.is_empty() => cell.parse::<LossCurve>().is_err(),
+            _ => false,
         })
     };
-    let (file, message) = (file.into(), err.kind().to_string());
-    match err.field().map(|number| number as usize).or_else(misspelled).and_then(|number| header.get(number))
-    {
-        Some(column) => RowError::Field { file, line, column: column.into(), message },
-        None => RowError::Row { file, line, message },
-    }
-}
-
-/// The error for a record that is no row. If it is too short, the error names the first missing column.
-fn torn(file: &Path, header: &csv::StringRecord, error: &csv::Error) -> RowError {
-    if let csv::ErrorKind::UnequalLengths { pos: Some(position), len, .. } = error.kind()
-        && let Some(column) = header.get(*len as usize)
-    {
-        let message =
-            format!("the line ends after {len} of {} columns; complete it or drop it", header.len());
-        return RowError::Field { file: file.into(), line: position.line(), column: column.into(), message };
-    }
-    rows::row_error(file, None, error)
+    NoRow { column: column.or_else(of_word), message }
 }
 
 /// Writes a trace as a header and one line per job.

@@ -2,7 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{RowError, rules, table::row_error};
+use super::{
+    RowError,
+    records::{Records, shown, whole_number},
+    rules,
+};
 use crate::{job::Job, lines};
 
 /// The jobs of a table, each once, in the order of their first lines. Of the other columns, only `devices` is read.
@@ -31,27 +35,25 @@ impl JobTable {
             return Err(rules::nothing(path));
         }
         let mut table = JobTable { rows: Vec::new(), file: path.into() };
-        let mut reader = csv::Reader::from_reader(&bytes[..]);
-        let header = reader.headers().map_err(|error| row_error(path, None, &error))?;
-        let place = |name: &str| header.iter().position(|column| column == name);
+        let mut records = Records::new(path, &bytes)?;
+        let place = |name: &str| records.header().iter().position(|column| column == name);
         let (Some(job), devices) = (place("job"), place("devices")) else {
             let message = "there is no column 'job', which names what to run: WORKLOAD[@bN][@PLAN]";
             return Err(RowError::Row { file: path.into(), line: 1, message: message.into() });
         };
-        for record in reader.into_records() {
-            let record = record.map_err(|error| row_error(path, None, &error))?;
-            let line = record.position().map_or(1, csv::Position::line);
-            let cell = |place: usize| record.get(place).unwrap_or_default();
+        while records.advance()? {
+            let line = records.line();
+            let cell = |place: usize| records.record().get(place).unwrap_or_default();
             let job: Job = match cell(job).parse() {
                 Ok(job) => job,
                 Err(error) => return Err(table.refuse_line(line, "job", format!("{error}"))),
             };
             let devices = match devices.map(cell).filter(|cell| !cell.is_empty()) {
                 None => None,
-                Some(cell) => match cell.parse::<u32>() {
+                Some(cell) => match whole_number(cell).unwrap_or(cell).parse::<u32>() {
                     Ok(number) if number > 0 => Some(number),
                     _ => {
-                        let message = format!("'{cell}' is no number of devices; write 1 or more");
+                        let message = format!("'{}' is no number of devices; write 1 or more", shown(cell));
                         return Err(table.refuse_line(line, "devices", message));
                     }
                 },
@@ -76,6 +78,21 @@ impl JobTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_table_that_pandas_has_written_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("grid.csv");
+        std::fs::write(&path, ",job,devices\n0,lstm@b8@dp2,2.0\n1,neumf,\n").unwrap();
+        let devices: Vec<_> = JobTable::read(&path).unwrap().rows.iter().map(|row| row.devices).collect();
+        assert_eq!(devices, [Some(2), None]);
+        std::fs::write(&path, "job,devices\nlstm@b8@dp2,2.5\n").unwrap();
+        let error = JobTable::read(&path).unwrap_err().to_string();
+        assert!(
+            error.ends_with("line 2: column 'devices': '2.5' is no number of devices; write 1 or more"),
+            "{error}"
+        );
+    }
 
     #[test]
     fn any_table_of_jobs_is_read_and_a_bad_cell_has_its_line_and_column() {

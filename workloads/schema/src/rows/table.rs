@@ -8,7 +8,10 @@ use std::{
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::rules::{self, Rules};
+use super::{
+    records::Records,
+    rules::{self, Rules},
+};
 use crate::{lines, unfinished};
 
 /// A table that cannot be read or written. Lines count from 1, including the header. The cause is part of
@@ -88,16 +91,14 @@ pub fn read<T: Row>(path: &Path) -> Result<Vec<T>, RowError> {
 
 /// Parses and checks the rows of a table of Tandem.
 pub(super) fn believe<T: Row>(path: &Path, bytes: &[u8]) -> Result<Vec<T>, RowError> {
-    let mut reader = csv::Reader::from_reader(bytes);
-    let header = reader.headers().map_err(|e| row_error(path, None, &e))?.clone();
-    let rules = Rules::of(&header);
-    let (mut record, mut rows) = (csv::StringRecord::new(), Vec::new());
-    while reader.read_record(&mut record).map_err(|e| row_error(path, None, &e))? {
-        if let Err((column, message)) = rules.check(&record) {
-            let line = record.position().map_or(1, csv::Position::line);
-            return Err(RowError::Field { file: path.into(), line, column, message });
+    let mut records = Records::new(path, bytes)?;
+    let rules = Rules::of(records.header());
+    let mut rows = Vec::new();
+    while records.advance()? {
+        if let Err((column, message)) = rules.check(records.record()) {
+            return Err(RowError::Field { file: path.into(), line: records.line(), column, message });
         }
-        rows.push(record.deserialize(Some(&header)).map_err(|e| row_error(path, Some(&header), &e))?);
+        rows.push(records.row().map_err(|error| records.refuse(error))?);
     }
     Ok(rows)
 }

@@ -29,7 +29,7 @@ fn invalid_traces_are_refused_with_line_and_column() {
         ("a,NaN,lstm,,5,,\n", "line 2: column 'submit_s': NaN is no time"),
         ("a,1e12,lstm,,5,,\n", "line 2: column 'submit_s': 1000000000000 is no time"),
         ("a,0,lstm,,5000000000,,7000000000\n", "line 2: column 'step_ns': makes the job more than"),
-        ("a,soon,lstm,,5,,\n", "line 2: column 'submit_s': invalid float"),
+        ("a,soon,lstm,,5,,\n", "line 2: column 'submit_s': 'soon' is no number"),
         ("a,0,lstm,,5,,\na,1,lstm,,5,,\n", "line 3: column 'name': 'a' stands in line 2 already"),
         ("a,2,lstm,,5,,\nb,1,lstm,,5,,\n", "line 3: column 'submit_s': 1 is before 2"),
         (",0,lstm,,5,,\n", "line 2: column 'name': is empty"),
@@ -38,7 +38,7 @@ fn invalid_traces_are_refused_with_line_and_column() {
         ("a,0,lstm,x,5,,\n", "line 2: column 'command': stands beside a job"),
         ("a,0,,,5,,\n", "line 2: column 'job': is empty, and so is command"),
         ("a,0,lstm,,,,\n", "line 2: column 'steps': is empty"),
-        ("a,0,lstm,,-5,,\n", "line 2: column 'steps': invalid digit"),
+        ("a,0,lstm,,-5,,\n", "line 2: column 'steps': -5 is below 0"),
         ("a,0,lstm,,0,,\n", "line 2: column 'steps': is 0"),
         ("a,0,lstm,,0x10,,\n", "line 2: column 'steps': 0x10 is hexadecimal; write a decimal number"),
         ("a,0,lstm,,5,,\n0x1,1,lstm,,5,,0X9\n", "line 3: column 'step_ns': 0X9 is hexadecimal"),
@@ -55,7 +55,7 @@ fn invalid_traces_are_refused_with_line_and_column() {
     let header = "name,submit_s,job,steps,devices,cpus,elastic,min_devices,max_devices,priority,submit_utc\n";
     for (rows, message) in [
         ("a,0,lstm,5,,0,,,,,\n", "line 2: column 'cpus': is 0"),
-        ("a,0,lstm,5,,70000,,,,,\n", "line 2: column 'cpus': number too large"),
+        ("a,0,lstm,5,,70000,,,,,\n", "line 2: column 'cpus': 70000 is too large"),
         (
             "a,0,lstm,5,4,,,2,,,\n",
             "line 2: column 'min_devices': bounds an elastic job; write true in elastic",
@@ -65,7 +65,7 @@ fn invalid_traces_are_refused_with_line_and_column() {
         ("a,0,lstm,5,4,,true,8,2,,\n", "line 2: column 'min_devices': is 8, above max_devices, which is 2"),
         ("a,0,lstm,5,4,,true,5,,,\n", "line 2: column 'min_devices': is 5, and the job asks for 4 devices"),
         ("a,0,lstm,5,4,,true,1,3,,\n", "line 2: column 'max_devices': is 3, and the job asks for 4 devices"),
-        ("a,0,lstm,5,,,,,,high,\n", "line 2: column 'priority': invalid digit"),
+        ("a,0,lstm,5,,,,,,high,\n", "line 2: column 'priority': 'high' is no whole number"),
         ("a,0,lstm,5,,,,,,0x7,\n", "line 2: column 'priority': 0x7 is hexadecimal"),
         (
             "a,0,lstm,5,,,,,,,2020-09-01 08:00\n",
@@ -115,7 +115,7 @@ fn what_is_wrong_with_a_member_of_a_search_is_refused() {
         ("a,0,lstm,,5,,0,\n", "line 2: column 'learning_rate': is 0; write a finite number above 0"),
         ("a,0,lstm,,5,,-0.1,\n", "line 2: column 'learning_rate': is -0.1"),
         ("a,0,lstm,,5,,nan,\n", "line 2: column 'learning_rate': is NaN"),
-        ("a,0,lstm,,5,,high,\n", "line 2: column 'learning_rate': invalid float"),
+        ("a,0,lstm,,5,,high,\n", "line 2: column 'learning_rate': 'high' is no number"),
         ("a,0,lstm,,5,,,1/2\n", "line 2: column 'loss_curve': '1/2' is no loss curve"),
         ("a,0,,train,5,,0.1,\n", "line 2: column 'learning_rate': says something of jobs of the catalog"),
         ("a,0,,train,5,s,,\n", "line 2: column 'search': says something of jobs of the catalog"),
