@@ -9,6 +9,7 @@ mod ending;
 mod foreign;
 mod hook;
 mod kept;
+mod launchers;
 mod life;
 mod listener;
 mod notes;

@@ -20,6 +20,43 @@ use crate::{
 /// event file is empty. The first line ends no step, because nothing marks where a step began.
 pub(crate) const UNTIL_HEARD: &str = "until [ -z \"$(find r/events -size 0)\" ]; do sleep 0.01; done";
 
+/// As if `profile` were itself started by torchrun, by mpirun or by srun.
+#[test]
+fn a_program_is_no_rank_of_the_launcher_of_the_harness() {
+    let of_launchers = [
+        "RANK",
+        "LOCAL_WORLD_SIZE",
+        "GROUP_RANK",
+        "ROLE_NAME",
+        "MASTER_ADDR",
+        "TORCHELASTIC_RUN_ID",
+        "OMPI_COMM_WORLD_RANK",
+        "PMI_RANK",
+        "PMIX_RANK",
+        "MV2_COMM_WORLD_SIZE",
+        "SLURM_PROCID",
+        "SLURM_NTASKS",
+        "SLURM_STEP_ID",
+        "TANDEM_SPEC",
+    ];
+    let of_the_user = ["SLURM_JOB_ID", "SLURM_CPUS_PER_TASK", "MASTER", "WORKER_EVENTS"];
+    let door = crate::door();
+    let mut command =
+        door.command("single --device cpu:0 --repeats 1 --out r -- env RANKS=3 MASTER_PORT=29500 env");
+    command.envs(of_launchers.into_iter().chain(of_the_user).map(|name| (name, "3")));
+    let output = command.output().expect("profile starts");
+    assert_eq!(output.status.code(), Some(0), "{}", Said::of(&output).err);
+    let log = door.run("r").stdout_path(&door.measurements("r")[0].launch, 0);
+    let environment = fs::read_to_string(log).expect("it has written its environment");
+    let has = |name: &str| environment.lines().any(|line| line.split('=').next() == Some(name));
+    assert_eq!(of_launchers.into_iter().filter(|name| has(name)).collect::<Vec<_>>(), Vec::<&str>::new());
+    assert!(of_the_user.into_iter().all(has), "{environment}");
+    assert!(
+        has("RANKS") && environment.contains("MASTER_PORT=29500"),
+        "what the command sets stays: {environment}"
+    );
+}
+
 #[test]
 fn a_program_is_measured_until_it_ends() {
     let door = crate::door();

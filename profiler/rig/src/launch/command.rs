@@ -15,16 +15,11 @@ use schema::{
     wire::{TANDEM_CONTROL, TANDEM_EVENTS, TANDEM_SPEC},
 };
 
-use super::hook;
+use super::{hook, launchers};
 use crate::{
     device::{DeviceError, uuid},
     leash::RankCommand,
 };
-
-/// Variables that a program of the user's must not inherit from a harness that is itself a worker or runs under torchrun: the
-/// program would act as one of several ranks and wait for the others.
-const OF_WORKERS: [&str; 6] =
-    ["RANK", "LOCAL_RANK", "WORLD_SIZE", TANDEM_SPEC, TANDEM_EVENTS, TANDEM_CONTROL];
 
 /// The paths of the programs that a launch may need.
 #[derive(Clone, Debug)]
@@ -86,7 +81,7 @@ pub(super) fn of_rank(
             (TANDEM_SPEC, file(&run.spec_path(launch))?),
         ]);
     } else {
-        removed.extend(OF_WORKERS.map(OsString::from));
+        removed.extend(launchers::variables());
         environment.extend(spec.threads_named.then(|| threads(spec.threads)).into_iter().flatten());
         if spec.steps_regex.is_none() {
             environment.extend([
