@@ -1,7 +1,8 @@
 //! The progress of a run for the user, on stderr: a bar on a terminal, plain lines elsewhere.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use cli::progress;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rig::output;
 use schema::units::Nanos;
@@ -25,7 +26,7 @@ impl Progress {
     pub fn begin(&self, what: &str) {
         self.bar.set_message(output::harmless(what).into_owned());
         self.bar.set_prefix(self.left());
-        self.bar.enable_steady_tick(Duration::from_millis(500));
+        progress::tick(&self.bar);
     }
 
     /// Shows that a launch has ended; `line` describes its result.

@@ -3,8 +3,9 @@
 mod panel;
 mod turn_text;
 
-use std::{io::IsTerminal as _, time::Duration};
+use std::io::IsTerminal as _;
 
+use cli::progress;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use rig::output;
 use schema::decision::{Happened, Turn};
@@ -60,7 +61,7 @@ impl Screen {
         };
         let lines: Vec<ProgressBar> = (0..lines).map(line).collect();
         if let Some(first) = lines.first() {
-            first.enable_steady_tick(Duration::from_millis(500));
+            progress::tick(first);
         }
         Screen { all, lines }
     }

@@ -3,5 +3,6 @@
 pub mod agree;
 pub mod command_line;
 pub mod options;
+pub mod progress;
 pub mod shell;
 pub mod table;

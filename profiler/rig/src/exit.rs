@@ -7,7 +7,7 @@ use std::{
 
 use schema::{rows::RowError, run_dir::RunError};
 
-use crate::{output, sampler::SamplerError};
+use crate::{limits, output, sampler::SamplerError};
 
 /// What a command ends with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl Exit {
     /// What a program ends with after a command, whose error it tells.
     pub fn after(outcome: anyhow::Result<Exit>) -> ExitCode {
         let exit = outcome.unwrap_or_else(|error| {
-            output::note(format_args!("error: {error:#}"));
+            output::note(format_args!("error: {}", limits::told(&error)));
             Exit::of(&error)
         });
         ExitCode::from(exit.code())

@@ -48,7 +48,7 @@ use self::{
 use crate::{
     event::{Member, RigEvent},
     leash::{Joins, News},
-    output,
+    limits, output,
 };
 
 /// The interval between reads of event files while the job trains. Most of the cost is that of waking up beside the job: about
@@ -204,7 +204,8 @@ pub(crate) async fn supervise(
     let (tell, mut news) = unbounded_channel();
     if let Err(error) = launch.begin(&programs, &tell) {
         let rank = launch.ranks.len() as u32;
-        launch.fail(rank, (ErrorKind::Start, format!("could not be started: {error:#}")));
+        launch
+            .fail(rank, (ErrorKind::Start, format!("could not be started: {}", limits::told(&error.into()))));
     }
     while launch.ranks.iter().any(|rank| rank.end.is_none()) {
         tokio::select! {

@@ -47,7 +47,7 @@ use rustix::{
 use schema::{device::Device, spec::RankEnd, units::Nanos};
 
 use self::children::usage_of_children;
-use crate::{processes::descendants, slices};
+use crate::{limits, processes::descendants, slices};
 pub(crate) use handle::{LeashHandle, News, RankCommand};
 
 /// The environment variable by which the strays of a leash are found. It holds the process id of the leash.
@@ -88,7 +88,10 @@ const CGROUP: &str = "--cgroup";
 /// Follows it if the program requests time slices of a length; nanoseconds follow.
 const SLICE: &str = "--slice-ns";
 
-/// `leash [--cgroup DIRECTORY] [--slice-ns NS] STDOUT DEVICE PROGRAM ARGUMENT...`: runs a program until it ends or
+/// Follows it if the harness has raised its limit of open files; that of the program follows.
+const OPEN_FILES: &str = "--open-files";
+
+/// `leash [--cgroup DIRECTORY] [--slice-ns NS] [--open-files COUNT] STDOUT DEVICE PROGRAM ARGUMENT...`: runs a program until it ends or
 /// the harness does.
 ///
 /// File descriptors: 0 becomes the program's stdin, 1 is the socket to the harness, 2 becomes the
@@ -114,9 +117,15 @@ fn lead(arguments: &[OsString]) -> anyhow::Result<()> {
         }
         _ => (None, arguments),
     };
+    let (open_files, arguments) = match arguments {
+        [option, count, rest @ ..] if option == OPEN_FILES => {
+            (Some(count.to_str().context("a count is no text")?.parse().context("a count")?), rest)
+        }
+        _ => (None, arguments),
+    };
     let [stdout, device, program, arguments @ ..] = arguments else {
         anyhow::bail!(
-            "usage: leash [{CGROUP} DIRECTORY] [{SLICE} NS] STDOUT DEVICE PROGRAM ARGUMENT...; the harness starts \
+            "usage: leash [{CGROUP} DIRECTORY] [{SLICE} NS] [{OPEN_FILES} COUNT] STDOUT DEVICE PROGRAM ARGUMENT...; the harness starts \
              this"
         )
     };
@@ -130,17 +139,22 @@ fn lead(arguments: &[OsString]) -> anyhow::Result<()> {
     let started = cgroup
         .map_or(Ok(()), join)
         .and_then(|()| slice.map_or(Ok(()), |ns| slices::take(Duration::from_nanos(ns))))
+        .and_then(|()| open_files.map_or(Ok(()), |count| Ok(limits::set_open_files(count)?)))
         .and_then(|()| start(stdout.as_ref(), device, program, arguments));
-    let child = match started {
-        Ok(child) => child,
-        Err(error) => return Ok(writeln!(harness, "{REFUSED} {error:#}")?),
-    };
-    let _ = writeln!(harness, "{STARTED} {}", child.id());
-    let orders = harness.try_clone()?;
-    let program = Pid::from_child(&child);
     let was_told = Arc::new(AtomicBool::new(false));
-    let tells = was_told.clone();
-    thread::spawn(move || obey(orders, program, &tells));
+    let started = started.and_then(|child| {
+        let program = Pid::from_child(&child);
+        listen(harness.try_clone()?, program, was_told.clone()).or_else(|error| {
+            end_refused(child)?;
+            Err(error)
+        })?;
+        Ok(program)
+    });
+    let program = match started {
+        Ok(program) => program,
+        Err(error) => return Ok(writeln!(harness, "{REFUSED} {}", limits::told(&error))?),
+    };
+    let _ = writeln!(harness, "{STARTED} {}", program.as_raw_nonzero());
     let mut end = wait_for(program)?;
     // The leash sends these two, and a program that is exiting may still receive them.
     let by_ours = [Signal::TERM, Signal::KILL].iter().any(|ours| end.signal == Some(ours.as_raw()));
@@ -204,6 +218,19 @@ pub fn die_with_us(command: &mut Command) {
     unsafe {
         command.pre_exec(tie);
     }
+}
+
+/// Starts the thread that executes the orders of the harness.
+fn listen(orders: UnixStream, program: Pid, was_told: Arc<AtomicBool>) -> anyhow::Result<()> {
+    let thread = thread::Builder::new().name("orders".into());
+    thread.spawn(move || obey(orders, program, &was_told)).context("cannot start a thread of the leash")?;
+    Ok(())
+}
+
+/// Ends a program that nothing could stop later.
+fn end_refused(mut child: Child) -> io::Result<()> {
+    child.kill()?;
+    child.wait().map(drop)
 }
 
 /// Executes the orders of the harness until the harness ends; never returns. Records whether the program was ordered to end

@@ -10,6 +10,7 @@ pub mod footprint;
 pub mod interrupt;
 mod launch;
 pub mod leash;
+pub mod limits;
 mod measure;
 pub mod output;
 pub mod pace;

@@ -22,7 +22,7 @@ use cli::{
     command_line::parse,
     shell::{Completions, Man},
 };
-use rig::{Exit, interrupt};
+use rig::{Exit, interrupt, limits};
 
 /// Measures deep-learning training jobs on the devices of this machine.
 ///
@@ -68,6 +68,8 @@ pub fn main() -> ExitCode {
     let command = parse::<Cli>().command;
     // If this fails, a signal still ends the program, but without a message.
     let _ = interrupt::listen_early();
+    // If this fails, the limits are those of the user.
+    let _ = limits::widen();
     let outcome = match command {
         Command::Single(args) => single::run(&args),
         Command::Colocate(args) => colocate::run(&args),

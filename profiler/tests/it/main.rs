@@ -17,6 +17,7 @@ mod foreign;
 mod gpu;
 mod leash;
 mod leftovers;
+mod limits;
 mod memory;
 mod output;
 mod outside;

@@ -17,7 +17,7 @@ use cli::{
     command_line::parse,
     shell::{Completions, Man},
 };
-use rig::Exit;
+use rig::{Exit, limits};
 
 /// Draws runs of `profile` and `sched`: a page, pictures, and the numbers behind them.
 ///
@@ -61,6 +61,8 @@ enum Command {
 /// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
     let cli = parse::<Cli>();
+    // If this fails, the limits are those of the user.
+    let _ = limits::widen();
     let outcome = match cli.command {
         None => html::run(&cli.html),
         Some(Command::Table(args)) => table::run(&args),

@@ -21,10 +21,11 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use cli::{
     agree::{Consent, Yes},
     command_line::parse,
+    progress,
     shell::{Completions, Man},
 };
 use indicatif::{ProgressBar, ProgressFinish};
-use rig::{Exit, interrupt};
+use rig::{Exit, interrupt, limits};
 use schema::{
     decision::{self, Turn},
     manifest::Manifest,
@@ -81,6 +82,8 @@ pub fn main() -> ExitCode {
     let command = parse::<Cli>().command;
     // If this fails, a signal still ends the program, but without a message.
     let _ = interrupt::listen_early();
+    // If this fails, the limits are those of the user.
+    let _ = limits::widen();
     let outcome = match command {
         Command::Run(args) => run::run(&args),
         Command::Sim(args) => sim::run(&args),
@@ -139,7 +142,7 @@ fn consent(yes: &Yes, manifest: &Manifest) -> anyhow::Result<Consent> {
 /// Shows a spinner with a message on a terminal until it is dropped.
 fn busy(with: String) -> ProgressBar {
     let spinner = ProgressBar::new_spinner().with_message(with).with_finish(ProgressFinish::AndClear);
-    spinner.enable_steady_tick(Duration::from_millis(500));
+    progress::tick(&spinner);
     spinner
 }
 

@@ -18,8 +18,8 @@ use tokio::{
     process::{Child, Command},
 };
 
-use super::{CGROUP, EXITED, Joins, KILL, KILL_ROUND, MARK, REFUSED, SLICE, STARTED, TERMINATE};
-use crate::processes::strays;
+use super::{CGROUP, EXITED, Joins, KILL, KILL_ROUND, MARK, OPEN_FILES, REFUSED, SLICE, STARTED, TERMINATE};
+use crate::{limits, processes::strays};
 
 /// The program of one rank, with its environment and its files.
 pub(crate) struct RankCommand {
@@ -93,6 +93,9 @@ impl LeashHandle {
         }
         if let Some(slice) = joins.slice {
             command.arg(SLICE).arg(slice.as_nanos().to_string());
+        }
+        if let Some(count) = limits::users_open_files() {
+            command.arg(OPEN_FILES).arg(count.to_string());
         }
         command
             .arg(&rank.stdout)
