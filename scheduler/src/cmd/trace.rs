@@ -26,7 +26,7 @@ use crate::trace_generator::{scale_time, set_dates, set_load, set_nights};
 ///
 /// Example: `sched trace make lstm gpt2-mini=0.5 --jobs 40 --every 20s --length exponential:500 --out trace.csv`
 ///
-/// Example: `zcat philly.csv.gz | sched trace import --format philly - --out philly-trace.csv`
+/// Example: `sched trace import --format philly philly.csv.gz --out philly-trace.csv`
 #[derive(clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]

@@ -114,6 +114,23 @@ fn a_trace_that_pandas_has_written_is_simulated() {
 }
 
 #[test]
+fn a_trace_in_utf_16_is_imported_and_a_workbook_is_refused() {
+    let door = crate::door();
+    let text = "\u{feff}timestamp,duration,num_gpus,gpu_time,cluster\n2017-10-09 00:00:00,100,2,200,a\n";
+    let bytes: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    std::fs::write(door.path("philly.csv"), bytes).unwrap();
+    let rows = read(&door.exits(0, "trace import --format philly philly.csv").out);
+    assert_eq!(rows.iter().map(TraceRow::devices).collect::<Vec<_>>(), [2]);
+    door.write("philly.csv", "PK\u{3}\u{4}");
+    let said = door.exits(2, "trace import --format philly philly.csv");
+    assert!(
+        said.err.contains("philly.csv: line 1: this is a zip archive or a workbook; unpack it"),
+        "{}",
+        said.err
+    );
+}
+
+#[test]
 fn an_imported_trace_can_be_scaled() {
     let door = crate::door();
     door.write(

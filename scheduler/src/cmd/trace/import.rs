@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use rig::{Exit, output};
 use schema::{
     import::{self, Imported, Source, TraceFormat},
-    lines,
+    rows::RowError,
 };
 
 use super::{Clock, Shaped};
@@ -23,6 +23,8 @@ use super::{Clock, Shaped};
 /// pollux: the 160 jobs of a workload of Pollux's artifact, with their numbers of GPUs and batches; times come from --table.
 /// rubick: the 406 jobs of seven models of Rubick's artifact, with their plans and steps; the times of their steps come from
 /// --table of `sched sim`, so that --load does not apply.
+///
+/// The files may be compressed with gzip or zstd, and be UTF-8 or UTF-16.
 ///
 /// Example: `sched trace import --format rubick workload-mt.csv --time-scale 0.1 --out mt.csv`
 #[derive(clap::Args)]
@@ -60,12 +62,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     })
 }
 
-/// The name of a file in messages, and its content.
+/// The name of a file in messages, and its text.
 fn read(file: &Path) -> anyhow::Result<(&Path, Vec<u8>)> {
     if file == Path::new("-") {
         let name = Path::new("standard input");
-        return Ok((name, lines::read_to_end(name, std::io::stdin(), 0)?));
+        return Ok((name, import::decode(name, std::io::stdin())?));
     }
-    let open = File::open(file).with_context(|| file.display().to_string())?;
-    Ok((file, lines::read_to_end(file, open, 0)?))
+    let open = File::open(file).map_err(|cause| RowError::Io { file: file.into(), cause })?;
+    Ok((file, import::decode(file, open)?))
 }

@@ -1,5 +1,6 @@
 //! Converts published traces and step times.
 
+mod decode;
 mod helios;
 mod pai2020;
 mod philly;
@@ -13,6 +14,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+pub use decode::decode;
 use serde::de::DeserializeOwned;
 
 use crate::{
