@@ -147,7 +147,11 @@ fn an_imported_trace_can_be_scaled() {
     let rows = read(&door.exits(0, scaled).out);
     assert_eq!((rows[1].submit_s, rows[1].steps), (50.0, Some(30)));
     let said = door.exits(2, "trace import --format rubick philly.csv");
-    assert!(said.err.contains("philly.csv: line 2: missing field `name`"), "{}", said.err);
+    assert!(
+        said.err.contains("philly.csv: line 1: there is no column 'name' in the first line"),
+        "{}",
+        said.err
+    );
     let said = door.exits(2, "trace import --format acme philly.csv");
     assert!(said.err.contains("'acme' is not one of: helios, "), "{}", said.err);
 }
@@ -163,7 +167,7 @@ fn an_imported_trace_keeps_its_dates_when_it_is_scaled_and_can_be_simulated() {
     );
     let import = "trace import --format helios cluster_log.csv --time-scale 0.1 --load 0.5 --devices 2";
     let said = door.exits(0, &format!("{import} --out t.csv"));
-    assert!(said.err.contains("1 jobs are left out: they ask for no GPU"), "{}", said.err);
+    assert!(said.err.contains("1 row is left out: no GPU requested"), "{}", said.err);
     let rows = read(&std::fs::read_to_string(door.path("t.csv")).unwrap());
     let dates: Vec<_> = rows.iter().map(|row| (row.submit_s, row.submit_utc.as_deref())).collect();
     // 50 GPU-seconds at half of the rate of two GPUs.
@@ -171,6 +175,34 @@ fn an_imported_trace_keeps_its_dates_when_it_is_scaled_and_can_be_simulated() {
     assert_eq!(rows.iter().map(|row| row.cpus).collect::<Vec<_>>(), [Some(4), Some(6)]);
     let said = door.exits(0, "sim t.csv --policy fifo --cluster 1x2 --switch-cost 0s --out runs/sim");
     assert!(said.out.contains("fifo"), "{}", said.out);
+}
+
+/// A table as a spreadsheet writes it, with a blank line, a line break in a cell, and rows with faults.
+#[test]
+fn odd_rows_are_left_out_with_their_counts_and_refused_if_strict() {
+    let door = crate::door();
+    let text = "job_id;user;vc;gpu_num;cpu_num;submit_time;duration\n\n1;\"u\nx\";v;2;8;2021-05-03 08:00:00+08:00;100\n\
+                2;u;v;1;4;2021-05-03 00:01:00;\n1;u;v;1;4;2021-05-03 00:02:00;5\n4;u;v;1;4;2021-05-03 00:03:00;-5\n\
+                5;u;v;1;4;1970-01-01 00:00:00;5\n6;u;v;1;4;2021-05-03 00:04:00;\n7;u;v;1.0;4;2021-05-03 00:05:00;60\n";
+    door.write("h.csv", text);
+    let said = door.exits(0, "trace import --format helios h.csv --out t.csv");
+    let rows = read(&std::fs::read_to_string(door.path("t.csv")).unwrap());
+    let jobs: Vec<_> = rows.iter().map(|row| (row.name.as_str(), row.submit_s, row.devices())).collect();
+    assert_eq!(jobs, [("1", 0.0, 2), ("7", 300.0, 1)]);
+    for why in [
+        "2 rows are left out: 'duration' is empty",
+        "1 row is left out: 'duration' is below 0",
+        "1 row is left out: an arrival more than ten years from that of most jobs",
+        "1 row is left out: the name of an earlier job",
+    ] {
+        assert!(said.err.contains(why), "{}", said.err);
+    }
+    let said = door.exits(2, "trace import --format helios h.csv --strict --out t.csv");
+    assert!(said.err.contains("h.csv: line 5: column 'duration': is empty"), "{}", said.err);
+    let header = text.lines().next().unwrap();
+    door.write("h.csv", &format!("{header}\n2;u;v;1;4;2021-05-03 00:01:00;\n"));
+    let said = door.exits(4, "trace import --format helios h.csv");
+    assert!(said.err.contains("h.csv has no jobs: 1 row is left out: 'duration' is empty"), "{}", said.err);
 }
 
 #[test]
@@ -212,8 +244,8 @@ fn jobs_of_pai_that_cannot_be_true_are_left_out_with_a_note() {
     let said = door.exits(0, "trace import --format pai-2020 jobs.csv tasks.csv");
     let rows = read(&said.out);
     assert_eq!(rows.iter().map(|row| &*row.name).collect::<Vec<_>>(), ["j"]);
-    for why in ["their arrival is after the year 9999", "they ask for no GPU"] {
-        assert!(said.err.contains(&format!("1 jobs are left out: {why}")), "{}", said.err);
+    for why in ["'start_time' is more than a hundred years", "no GPU requested"] {
+        assert!(said.err.contains(&format!("1 row is left out: {why}")), "{}", said.err);
     }
 }
 
@@ -226,7 +258,7 @@ fn jobs_of_pollux_are_elastic_jobs_of_the_catalog() {
          ncf-2,135,ncf,1,32768\nimagenet-3,140,imagenet,32,6400\nbert-4,150,bert,12,384\nyolov3-5,160,yolov3,4,64\n",
     );
     let said = door.exits(0, "trace import --format pollux w.csv --out t.csv");
-    assert!(said.err.contains("1 jobs are left out: they train YOLOv3"), "{}", said.err);
+    assert!(said.err.contains("1 row is left out: YOLOv3, which"), "{}", said.err);
     // The catalog has the workloads, and they support the plans: all that is missing are times.
     let said = door.exits(2, "sim t.csv --policy fifo --cluster 16x4 --switch-cost 30s");
     assert!(!said.err.contains("line "), "{}", said.err);

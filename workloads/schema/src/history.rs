@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     lines,
     plan::Plan,
-    rows::{self, Outcome, RowError},
+    rows::{self, Outcome, Records, RowError},
     trace::Trace,
     units::Nanos,
 };
@@ -49,9 +49,8 @@ impl EarlierRun {
     /// Fails if the file is neither, and at the first line that is invalid, with its column and a remedy.
     pub fn read(path: &Path) -> Result<EarlierRun, RowError> {
         let text = lines::read(path)?;
-        let mut reader = csv::Reader::from_reader(&text[..]);
-        let header = reader.headers().map_err(|error| rows::row_error(path, None, &error))?;
-        let has = |column: &str| header.iter().any(|name| name == column);
+        let records = Records::new(path, &text)?;
+        let has = |column: &str| records.header().iter().any(|name| name == column);
         if has("submit_s") {
             return Ok(EarlierRun::Trace(Trace::parse(path, &text)?));
         }

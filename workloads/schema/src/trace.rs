@@ -18,7 +18,7 @@ use crate::{
 
 /// A hundred years. A larger time is an error of units, and sums of such times would overflow the range of
 /// nanoseconds.
-const LONGEST_S: f64 = 100.0 * 365.25 * 86_400.0;
+pub(crate) const LONGEST_S: f64 = 100.0 * 365.25 * 86_400.0;
 
 /// A job of a trace, as one of its lines.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

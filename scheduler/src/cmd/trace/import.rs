@@ -24,7 +24,8 @@ use super::{Clock, Shaped};
 /// rubick: the 406 jobs of seven models of Rubick's artifact, with their plans and steps; the times of their steps come from
 /// --table of `sched sim`, so that --load does not apply.
 ///
-/// The files may be compressed with gzip or zstd, and be UTF-8 or UTF-16.
+/// The files may be compressed with gzip or zstd, be UTF-8 or UTF-16, and have cells that are separated by commas, semicolons or
+/// tabs. Rows that are invalid, or are no jobs for devices, are left out, with a note that counts them for each reason.
 ///
 /// Example: `sched trace import --format rubick workload-mt.csv --time-scale 0.1 --out mt.csv`
 #[derive(clap::Args)]
@@ -35,6 +36,9 @@ pub(super) struct Args {
     /// The format of the file: helios, pai-2020, philly, pollux or rubick.
     #[arg(long)]
     format: TraceFormat,
+    /// Refuse the first invalid row, with its file, line and column, instead of leaving invalid rows out.
+    #[arg(long)]
+    strict: bool,
     #[command(flatten)]
     shaped: Shaped,
 }
@@ -42,13 +46,19 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let texts = args.files.iter().map(|file| read(file)).collect::<anyhow::Result<Vec<_>>>()?;
     let sources: Vec<Source<'_>> = texts.iter().map(|(file, text)| Source { file, text }).collect();
-    let Imported { rows, left_out } = import::read(args.format, &sources)?;
-    for (why, jobs) in left_out {
-        output::note(format_args!("trace: {jobs} jobs are left out: {why}"));
-    }
+    let Imported { rows, left_out } = import::read(args.format, &sources, args.strict)?;
+    let reasons: Vec<String> = left_out.iter().map(|(reason, rows)| counted(reason, *rows)).collect();
     if rows.is_empty() {
         let files: Vec<String> = sources.iter().map(|source| source.file.display().to_string()).collect();
-        return Err(Exit::NothingMatched.because(format!("{} has no jobs", files.join(", "))));
+        let why = if reasons.is_empty() {
+            "has no jobs".into()
+        } else {
+            format!("has no jobs: {}", reasons.join("; "))
+        };
+        return Err(Exit::NothingMatched.because(format!("{} {why}", files.join(", "))));
+    }
+    for reason in reasons {
+        output::note(format_args!("trace: {reason}"));
     }
     args.shaped.finish(rows, Clock::default(), |row| {
         let known = row.step_ns.map(|ns| ns as f64);
@@ -60,6 +70,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             )
         })
     })
+}
+
+/// The number of rows that are left out for a reason.
+fn counted(reason: &str, rows: usize) -> String {
+    let rows = if rows == 1 { "1 row is".into() } else { format!("{rows} rows are") };
+    format!("{rows} left out: {reason}")
 }
 
 /// The name of a file in messages, and its text.

@@ -1,67 +1,49 @@
 //! Helios: arrival times, durations, GPUs, cores, users and virtual clusters, also with the names of jobs of the artifact of Lucid.
 
-use serde::Deserialize;
-
 use super::{
-    Found, Imported, Line, Source, cores_per_rank, date, rows_of, seconds, steps_of_a_second, submit_utc,
+    Imported, Jobs, LeftOut, Odd, Source, cores_per_rank, devices, steps_of_a_second, submit_utc,
+    table::{Cells, Table},
 };
 use crate::{job::Job, rows::RowError, trace::TraceRow};
 
-/// A line. The state of a job is left out: a job that failed or was cancelled held its GPUs as long as one that was completed, and
+/// The columns that are read, beside `jobname`, which only the files of Lucid have. `cpu_num` counts the cores of all hosts of the
+/// job, `submit_time` is in an unknown time zone, which is taken to be UTC, and `duration` is in seconds, from start to end.
+///
+/// The state of a job is left out: a job that failed or was cancelled held its GPUs as long as one that was completed, and
 /// the simulators of Helios and Lucid run all of them. So are the start and the end that the scheduler of the cluster chose, and
 /// the columns of Lucid about models, which were drawn from the durations.
-#[derive(Deserialize)]
-struct HeliosRow {
-    job_id: String,
-    user: String,
-    vc: String,
-    /// Only in the files of Lucid.
-    #[serde(default)]
-    jobname: String,
-    gpu_num: u32,
-    /// Cores of all hosts of the job.
-    cpu_num: u32,
-    /// As `2020-06-09 18:41:01`, in an unknown time zone, which is taken to be UTC.
-    submit_time: String,
-    /// In seconds, from start to end.
-    duration: f64,
-}
+const COLUMNS: [&str; 7] = ["job_id", "user", "vc", "gpu_num", "cpu_num", "submit_time", "duration"];
 
 /// The jobs have a workload that no catalog defines, with steps of about one second that add up to their duration. Jobs without a
 /// GPU are left out, as in the simulators of Helios and Lucid, and so are jobs that ended when they started.
-pub(super) fn read(source: Source<'_>) -> Result<Imported, RowError> {
-    Ok(rows_of(source, line)?.starting_at_zero())
+pub(super) fn read(source: Source<'_>, left_out: LeftOut) -> Result<Imported, RowError> {
+    let table = Table::new(source, &COLUMNS)?;
+    Jobs::read(table, ("job_id", "submit_time"), left_out, job)?.finish(true)
 }
 
-fn line(_: usize, row: HeliosRow) -> Found<Line> {
-    if row.gpu_num == 0 {
-        return Ok(Line::LeftOut("they ask for no GPU"));
-    }
-    if row.duration == 0.0 {
-        return Ok(Line::LeftOut("their duration is 0"));
-    }
-    let at = date("submit_time", &row.submit_time)?;
-    let (steps, step_ns) = steps_of_a_second(seconds("duration", row.duration)?);
-    let row = TraceRow {
-        name: row.job_id,
-        submit_s: at.as_secs_f64(),
+fn job(cells: &Cells<'_>) -> Result<Option<TraceRow>, Odd> {
+    let devices = devices("gpu_num", cells.whole("gpu_num")?)?;
+    let at = cells.date("submit_time")?;
+    let (steps, step_ns) = steps_of_a_second(cells.length("duration")?);
+    Ok(Some(TraceRow {
+        name: cells.text("job_id")?.into(),
+        submit_s: at,
         submit_utc: submit_utc(at),
         job: Some(Job { workload: "helios".into(), global_batch: None, plan: None, device: None }),
         steps,
         step_ns,
-        devices: Some(row.gpu_num),
-        cpus: cores_per_rank("cpu_num", row.cpu_num, row.gpu_num)?,
-        user: row.user,
-        vc: row.vc,
-        recurring_job: Some(row.jobname).filter(|name| !name.is_empty()),
+        devices: Some(devices),
+        cpus: cores_per_rank("cpu_num", cells.whole("cpu_num")?, devices)?,
+        user: cells.get("user").into(),
+        vc: cells.get("vc").into(),
+        recurring_job: Some(cells.get("jobname").to_owned()).filter(|name| !name.is_empty()),
         ..TraceRow::default()
-    };
-    Ok(row.into())
+    }))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{ImportError, TraceFormat, read_text};
+    use super::super::{ImportError, TraceFormat, read_text, refusal};
     use super::*;
 
     fn import(text: &str) -> Result<Imported, ImportError> {
@@ -86,7 +68,7 @@ mod tests {
         assert_eq!((late.name.as_str(), late.submit_s, late.devices(), late.cpus), ("7", 28.0, 4, Some(5)));
         assert_eq!((late.user.as_str(), late.vc.as_str(), &late.recurring_job), ("u2", "vcB", &None));
         assert_eq!(late.submit_utc.as_deref(), Some("2020-06-09T18:41:28Z"));
-        assert_eq!(left_out, [("their duration is 0", 1), ("they ask for no GPU", 1)].into());
+        assert_eq!(left_out, [("a duration of 0".into(), 1), ("no GPU requested".into(), 1)].into());
     }
 
     /// The form of `cluster_full_log.csv` of Lucid.
@@ -103,19 +85,61 @@ mod tests {
     }
 
     #[test]
-    fn invalid_rows_are_refused_with_line_and_column() {
+    fn invalid_rows_are_left_out_and_refused_with_line_and_column_if_strict() {
         let header = "job_id,user,vc,gpu_num,cpu_num,submit_time,duration\n";
-        for (row, message) in [
-            ("1,u,v,1,1,yesterday,5", "h.csv: line 2: column 'submit_time': 'yesterday' is no 2017-10-09"),
-            ("1,u,v,1,1,2020-06-09 18:41:00,-5", "h.csv: line 2: column 'duration': -5 is no length of time"),
-            ("1,u,v,one,1,2020-06-09 18:41:00,5", "h.csv: line 2: column 'gpu_num': invalid digit"),
+        let valid = "9,u,v,2.0,8.0,2020-06-09 18:41:00+08:00,5\n";
+        for (row, reason, message) in [
+            (
+                "1,u,v,1,1,yesterday,5",
+                "'submit_time' is no date such as",
+                "submit_time': 'yesterday' is no date",
+            ),
+            ("1,u,v,1,1,2020-06-09 18:41:00,-5", "'duration' is below 0", "duration': '-5' is below 0"),
+            ("1,u,v,1,1,2020-06-09 18:41:00,", "'duration' is empty", "duration': is empty"),
+            (
+                "1,u,v,1,1,2020-06-09 18:41:00,inf",
+                "'duration' is not finite",
+                "duration': 'inf' is not finite",
+            ),
+            ("1,u,v,1,1,2020-06-09 18:41:00,NaN", "'duration' is empty", "duration': is empty"),
+            ("1,u,v,1,1,2020-06-09 18:41:00,0", "a duration of 0", "duration': a duration of 0"),
+            (
+                "1,u,v,1,1,2020-06-09 18:41:00,4e9",
+                "'duration' is more than a hundred",
+                "duration': '4e9' is more than",
+            ),
+            (
+                "1,u,v,one,1,2020-06-09 18:41:00,5",
+                "'gpu_num' is no whole number",
+                "gpu_num': 'one' is no whole",
+            ),
+            (
+                "1,u,v,2.5,1,2020-06-09 18:41:00,5",
+                "'gpu_num' is no whole number",
+                "gpu_num': '2.5' is no whole",
+            ),
             (
                 "1,u,v,1,70000,2020-06-09 18:41:00,5",
-                "h.csv: line 2: column 'cpu_num': 70000 cores are too many",
+                "more cores than 65,535",
+                "cpu_num': 70000 cores are too many",
             ),
+            (",u,v,1,1,2020-06-09 18:41:00,5", "'job_id' is empty", "job_id': is empty"),
+            ("1,u,v,1", "the line has another number", "has 4 cells, and the table has 7 columns"),
         ] {
-            let error = import(&format!("{header}{row}\n")).unwrap_err().to_string();
-            assert!(error.starts_with(message), "{error}");
+            let text = format!("{header}{valid}\n{row}\n");
+            let Imported { rows, left_out } = import(&text).unwrap();
+            assert_eq!((rows.len(), rows[0].devices()), (1, 2), "{row}");
+            assert_eq!(rows[0].submit_utc.as_deref(), Some("2020-06-09T10:41:00Z"));
+            let [(counted, 1)] =
+                left_out.iter().map(|(reason, jobs)| (reason, *jobs)).collect::<Vec<_>>()[..]
+            else {
+                panic!("{left_out:?}")
+            };
+            assert!(counted.starts_with(reason), "{counted}");
+            let error = refusal(TraceFormat::Helios, "h.csv", &text);
+            assert!(error.starts_with("h.csv: line 4: ") && error.contains(message), "{error}");
         }
+        let error = import("job_id,user\n").unwrap_err().to_string();
+        assert!(error.starts_with("h.csv: line 1: there is no column 'vc' in the first line"), "{error}");
     }
 }

@@ -2,23 +2,22 @@
 
 mod decode;
 mod helios;
+mod jobs;
 mod pai2020;
 mod philly;
 mod pollux;
 mod rubick;
+mod table;
 pub mod times;
 
-use std::{
-    collections::BTreeMap,
-    path::Path,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::{collections::BTreeMap, path::Path, time::Duration};
 
 pub use decode::decode;
-use serde::de::DeserializeOwned;
+use jobs::Jobs;
+use table::{LeftOut, Odd};
 
 use crate::{
-    rows::{self, RowError, words},
+    rows::{RowError, words},
     trace::TraceRow,
 };
 
@@ -77,98 +76,33 @@ pub enum ImportError {
 pub struct Imported {
     /// In order of arrival. The first arrives at its own time in the file or, if that is a date, at 0.
     pub rows: Vec<TraceRow>,
-    /// The number of jobs of the file that are not in `rows`, for each reason.
-    pub left_out: BTreeMap<&'static str, usize>,
+    /// The number of rows of the files that are in no row of the trace, for each reason.
+    pub left_out: BTreeMap<String, usize>,
 }
 
-/// Reads the jobs of a published trace.
+/// Reads the jobs of a published trace. Rows that are invalid are left out, or refused if `is_strict`.
 ///
 /// # Errors
-/// Another number of files than the format has, or the first line that does not fit the format, with its column.
-pub fn read(format: TraceFormat, sources: &[Source<'_>]) -> Result<Imported, ImportError> {
-    let mut imported = match (format, sources) {
-        (TraceFormat::Helios, &[log]) => helios::read(log)?,
-        (TraceFormat::Pai2020, &[jobs, tasks]) => pai2020::read(jobs, tasks, None)?,
-        (TraceFormat::Pai2020, &[jobs, tasks, groups]) => pai2020::read(jobs, tasks, Some(groups))?,
-        (TraceFormat::Philly, &[jobs]) => philly::read(jobs)?,
-        (TraceFormat::Pollux, &[jobs]) => pollux::read(jobs)?,
-        (TraceFormat::Rubick, &[jobs]) => rubick::read(jobs)?,
+/// Another number of files than the format has, a file that is no table of the format, or the first row that is refused.
+pub fn read(format: TraceFormat, sources: &[Source<'_>], is_strict: bool) -> Result<Imported, ImportError> {
+    let left_out = LeftOut { is_strict, ..LeftOut::default() };
+    Ok(match (format, sources) {
+        (TraceFormat::Helios, &[log]) => helios::read(log, left_out)?,
+        (TraceFormat::Pai2020, &[jobs, tasks]) => pai2020::read(jobs, tasks, None, left_out)?,
+        (TraceFormat::Pai2020, &[jobs, tasks, groups]) => pai2020::read(jobs, tasks, Some(groups), left_out)?,
+        (TraceFormat::Philly, &[jobs]) => philly::read(jobs, left_out)?,
+        (TraceFormat::Pollux, &[jobs]) => pollux::read(jobs, left_out)?,
+        (TraceFormat::Rubick, &[jobs]) => rubick::read(jobs, left_out)?,
         (format, sources) => return Err(ImportError::Files { format, found: sources.len() }),
-    };
-    // The sort is stable, so that simultaneous jobs keep their order in the file.
-    imported.rows.sort_by(|a, b| a.submit_s.total_cmp(&b.submit_s));
-    Ok(imported)
+    })
 }
 
 /// A value of a row, or the invalid column and the reason.
 type Found<T> = Result<T, (&'static str, String)>;
 
-/// What a line of a published trace becomes.
-enum Line {
-    Job(Box<TraceRow>),
-    /// A job that is left out, for this reason.
-    LeftOut(&'static str),
-}
-
-impl From<TraceRow> for Line {
-    fn from(row: TraceRow) -> Line {
-        Line::Job(Box::new(row))
-    }
-}
-
-impl Imported {
-    fn add(&mut self, line: Line) {
-        match line {
-            Line::Job(row) => self.rows.push(*row),
-            Line::LeftOut(why) => *self.left_out.entry(why).or_default() += 1,
-        }
-    }
-
-    /// Moves the first arrival to 0.
-    fn starting_at_zero(mut self) -> Imported {
-        let first = self.rows.iter().map(|row| row.submit_s).fold(f64::INFINITY, f64::min);
-        self.rows.iter_mut().for_each(|row| row.submit_s -= first);
-        self
-    }
-}
-
-/// Converts the rows of a file with a function for one row.
-fn rows_of<T: DeserializeOwned>(
-    Source { file, text }: Source<'_>,
-    mut line: impl FnMut(usize, T) -> Found<Line>,
-) -> Result<Imported, RowError> {
-    let theirs: Vec<T> = rows::parse(file, csv::Reader::from_reader(text))?;
-    let mut imported = Imported::default();
-    for (number, theirs) in theirs.into_iter().enumerate() {
-        imported.add(line(number, theirs).map_err(|(column, message)| RowError::Field {
-            file: file.into(),
-            // None of these formats quotes line breaks, and the first line is the header.
-            line: number as u64 + 2,
-            column: column.into(),
-            message,
-        })?);
-    }
-    Ok(imported)
-}
-
-/// The time of a date such as `2017-10-09 07:01:55`, in Unix time. A trace does not name its time zone, which is taken to be UTC.
-fn date(column: &'static str, text: &str) -> Found<Duration> {
-    let at = humantime::parse_rfc3339_weak(text).ok();
-    let at = at.and_then(|at: SystemTime| at.duration_since(UNIX_EPOCH).ok());
-    at.ok_or_else(|| (column, format!("'{text}' is no 2017-10-09 07:01:55")))
-}
-
 /// The column `submit_utc` for a Unix time.
-fn submit_utc(at: Duration) -> Option<String> {
-    Some(humantime::format_rfc3339(UNIX_EPOCH + at).to_string())
-}
-
-/// A duration in seconds, above 0.
-fn seconds(column: &'static str, value: f64) -> Found<f64> {
-    match value.is_finite() && value > 0.0 {
-        true => Ok(value),
-        false => Err((column, format!("{value} is no length of time; drop the line"))),
-    }
+fn submit_utc(unix_s: f64) -> Option<String> {
+    Some(humantime::format_rfc3339(std::time::UNIX_EPOCH + Duration::from_secs_f64(unix_s)).to_string())
 }
 
 /// The number of steps of a job of which only the duration is known, and their time: steps of about one second.
@@ -177,16 +111,32 @@ fn steps_of_a_second(length_s: f64) -> (Option<u64>, Option<u64>) {
     (Some(steps), Some(((length_s * 1e9 / steps as f64).round() as u64).max(1)))
 }
 
+/// The number of devices of a job, which is above 0.
+fn devices(column: &str, gpus: u32) -> Result<u32, Odd> {
+    match gpus {
+        0 => Err(Odd::unsuitable(column, "no GPU requested")),
+        gpus => Ok(gpus),
+    }
+}
+
 /// The number of cores of the host for each rank of a job, rounded up. `None` if the job asks for no cores.
-fn cores_per_rank(column: &'static str, cores: u32, ranks: u32) -> Found<Option<u16>> {
-    let each = u16::try_from(cores.div_ceil(ranks));
-    let each =
-        each.map_err(|_| (column, format!("{cores} cores are too many for {ranks} GPUs; drop the line")))?;
+fn cores_per_rank(column: &str, cores: u32, ranks: u32) -> Result<Option<u16>, Odd> {
+    let each = u16::try_from(cores.div_ceil(ranks)).map_err(|_| {
+        let odd = Odd::job(column, "more cores than 65,535 for each GPU");
+        odd.with_message(format!("{cores} cores are too many for {ranks} GPUs"))
+    })?;
     Ok(Some(each).filter(|each| *each > 0))
 }
 
 /// Imports the text of one file, for the tests of the formats.
 #[cfg(test)]
 fn read_text(format: TraceFormat, file: &str, text: &str) -> Result<Imported, ImportError> {
-    read(format, &[Source { file: Path::new(file), text: text.as_bytes() }])
+    read(format, &[Source { file: Path::new(file), text: text.as_bytes() }], false)
+}
+
+/// The error for the first invalid row of one file, for the tests of the formats.
+#[cfg(test)]
+fn refusal(format: TraceFormat, file: &str, text: &str) -> String {
+    let error = read(format, &[Source { file: Path::new(file), text: text.as_bytes() }], true).unwrap_err();
+    error.to_string()
 }

@@ -3,44 +3,19 @@
 //! The published tables have no header; a first line with the names of the columns is skipped. Times are seconds of Unix time with
 //! another date, of which the hour of the day and the day of the week are right in UTC+8.
 
-use std::{collections::HashMap, time::Duration};
+use std::collections::HashMap;
 
-use serde::{Deserialize, de::DeserializeOwned};
-
-use super::{Found, Imported, Line, Source, cores_per_rank, seconds, steps_of_a_second, submit_utc};
-use crate::{
-    job::Job,
-    rows::{self, RowError},
-    trace::TraceRow,
+use super::{
+    Imported, Jobs, LeftOut, Odd, Source, cores_per_rank, steps_of_a_second, submit_utc,
+    table::{Cells, Table},
 };
+use crate::{job::Job, rows::RowError, trace::TraceRow};
 
-/// A line of `pai_job_table.csv`.
-#[derive(Deserialize)]
-struct JobRow {
-    job_name: String,
-    inst_id: String,
-    user: String,
-    status: String,
-    /// The arrival.
-    start_time: Option<f64>,
-}
-
+/// The columns of `pai_job_table.csv`. `start_time` is the arrival.
 const JOB_COLUMNS: &[&str] = &["job_name", "inst_id", "user", "status", "start_time", "end_time"];
 
-/// A line of `pai_task_table.csv`. `gpu_type` is the type that the scheduler of the cluster chose, and is left out.
-#[derive(Deserialize)]
-struct TaskRow {
-    job_name: String,
-    inst_num: Option<f64>,
-    /// The start of its first instance.
-    start_time: Option<f64>,
-    end_time: Option<f64>,
-    /// Cores of each instance, in percent.
-    plan_cpu: Option<f64>,
-    /// GPUs of each instance, in percent.
-    plan_gpu: Option<f64>,
-}
-
+/// The columns of `pai_task_table.csv`. `start_time` is the start of the first instance of a task; `plan_cpu` and `plan_gpu` are the
+/// cores and GPUs of each instance, in percent. `gpu_type` is the type that the scheduler of the cluster chose, and is left out.
 const TASK_COLUMNS: &[&str] = &[
     "job_name",
     "task_name",
@@ -54,16 +29,8 @@ const TASK_COLUMNS: &[&str] = &[
     "gpu_type",
 ];
 
-/// A line of `pai_group_tag_table.csv`.
-#[derive(Deserialize)]
-struct GroupRow {
-    inst_id: String,
-    /// The type of GPU that the job asks for, if it asks for one.
-    gpu_type_spec: Option<String>,
-    /// Common to jobs with the same script, arguments and data.
-    group: String,
-}
-
+/// The columns of `pai_group_tag_table.csv`. `gpu_type_spec` is the type of GPU that the job asks for, if it asks for one, and
+/// `group` is common to jobs with the same script, arguments and data.
 const GROUP_COLUMNS: &[&str] = &["inst_id", "user", "gpu_type_spec", "group", "workload"];
 
 /// The sum of the tasks of a job, which is a gang: its tasks and their instances run together.
@@ -73,142 +40,126 @@ struct Gang {
     cores: f64,
     start: Option<f64>,
     end: Option<f64>,
-    /// A task of the job has a count that is negative or no number.
-    invalid: bool,
+    /// Why a task of the job is invalid.
+    odd: Option<Odd>,
 }
 
-/// The first second of the year 10000, which no date of RFC 3339 can name.
-const END_OF_DATES_S: f64 = 253_402_300_800.0;
-
 impl Gang {
-    fn add(&mut self, task: &TaskRow) {
-        let counts = [task.inst_num, task.plan_cpu, task.plan_gpu];
-        self.invalid |= counts.iter().flatten().any(|count| !count.is_finite() || *count < 0.0);
-        let of = |percent: Option<f64>| task.inst_num.unwrap_or(1.0) * percent.unwrap_or(0.0) / 100.0;
-        self.gpus += of(task.plan_gpu);
-        self.cores += of(task.plan_cpu);
-        self.start = self.start.into_iter().chain(task.start_time).reduce(f64::min);
-        self.end = self.end.into_iter().chain(task.end_time).reduce(f64::max);
+    /// Adds a task.
+    ///
+    /// # Errors
+    /// The task is invalid.
+    fn add(&mut self, task: &Cells<'_>) -> Result<(), Odd> {
+        // An empty cell stands for no share, one instance, or a task that has not started or ended.
+        let optional = |column: &'static str, absent: f64| match task.get(column) {
+            "" => Ok(absent),
+            _ => task.number(column),
+        };
+        let time = |column: &'static str| match task.get(column) {
+            "" => Ok(None),
+            _ => task.seconds(column).map(Some),
+        };
+        let instances = optional("inst_num", 1.0)?;
+        self.gpus += instances * optional("plan_gpu", 0.0)? / 100.0;
+        self.cores += instances * optional("plan_cpu", 0.0)? / 100.0;
+        let (start, end) = (time("start_time")?, time("end_time")?);
+        if let (Some(start), Some(end)) = (start, end)
+            && end < start
+        {
+            task.between(("start_time", start), ("end_time", end))?;
+        }
+        self.start = self.start.into_iter().chain(start).reduce(f64::min);
+        self.end = self.end.into_iter().chain(end).reduce(f64::max);
+        Ok(())
     }
 }
 
 /// The jobs have a workload that no catalog defines, with steps of about one second that add up to the time from the start of the
 /// first task of the job to the end of the last. Devices are the sum over all instances, rounded up, as the simulator of the trace
-/// adds them. Jobs that failed are kept, and jobs that had not ended are left out.
+/// adds them. Jobs that failed are kept, and jobs that had not ended are left out. A job with an invalid task is left out for the
+/// reason of its task.
 pub(super) fn read(
     jobs: Source<'_>,
     tasks: Source<'_>,
     groups: Option<Source<'_>>,
+    mut left_out: LeftOut,
 ) -> Result<Imported, RowError> {
     let mut gangs: HashMap<String, Gang> = HashMap::new();
-    for_each(tasks, TASK_COLUMNS, |task: TaskRow| {
-        gangs.entry(task.job_name.clone()).or_default().add(&task);
-        Ok(())
-    })?;
-    let mut imported = Imported::default();
-    let mut by_instance: HashMap<String, usize> = HashMap::new();
-    for_each(jobs, JOB_COLUMNS, |job: JobRow| {
-        let instance = job.inst_id.clone();
-        let line = line(job, &gangs)?;
-        if matches!(line, Line::Job(_)) {
-            by_instance.insert(instance, imported.rows.len());
+    let is_strict = left_out.is_strict;
+    Table::without_header(tasks, b",;\t", TASK_COLUMNS).for_each(&mut left_out, |task| {
+        let gang = gangs.entry(task.text("job_name")?.to_owned()).or_default();
+        // The job of an invalid task is counted, and not the task.
+        match gang.add(task) {
+            Err(odd) if !is_strict => {
+                gang.odd = Some(odd);
+                Ok(())
+            }
+            added => added,
         }
-        imported.add(line);
-        Ok(())
+    })?;
+    let table = Table::without_header(jobs, b",;\t", JOB_COLUMNS);
+    let mut instances = Vec::new();
+    let mut jobs = Jobs::read(table, ("job_name", "start_time"), left_out, |cells| {
+        let row = job(cells, &gangs)?;
+        instances.push(cells.get("inst_id").to_owned());
+        Ok(Some(row))
     })?;
     if let Some(groups) = groups {
-        for_each(groups, GROUP_COLUMNS, |of: GroupRow| {
-            if let Some(&number) = by_instance.get(&of.inst_id) {
-                let row = &mut imported.rows[number];
+        let by_instance: HashMap<String, usize> = instances.into_iter().zip(0..).collect();
+        let Jobs { jobs: rows, left_out, .. } = &mut jobs;
+        Table::without_header(groups, b",;\t", GROUP_COLUMNS).for_each(left_out, |tag| {
+            if let Some(&number) = by_instance.get(tag.get("inst_id")) {
+                let row = &mut rows[number].row;
+                let cell = |column| Some(tag.get(column).to_owned()).filter(|cell| !cell.is_empty());
                 // A job has a line for each instance that was tagged.
-                row.recurring_job =
-                    Some(of.group).filter(|group| !group.is_empty()).or(row.recurring_job.take());
-                row.device_type = of.gpu_type_spec.or(row.device_type.take());
+                row.recurring_job = cell("group").or(row.recurring_job.take());
+                row.device_type = cell("gpu_type_spec").or(row.device_type.take());
             }
             Ok(())
         })?;
     }
-    Ok(imported.starting_at_zero())
+    jobs.finish(true)
 }
 
-fn line(job: JobRow, gangs: &HashMap<String, Gang>) -> Found<Line> {
+fn job(cells: &Cells<'_>, gangs: &HashMap<String, Gang>) -> Result<TraceRow, Odd> {
+    let name = cells.text("job_name")?;
     // Sums of percentages such as 33.3 are not exact.
     let whole = |sum: f64| (sum - 1e-9).ceil().max(0.0);
-    let Some(gang) = gangs.get(&job.job_name) else {
-        return Ok(Line::LeftOut("they ask for no GPU"));
-    };
-    if gang.invalid {
-        return Ok(Line::LeftOut("a count of a task is negative or no number"));
+    let no_gpu = || Odd::unsuitable("job_name", "no GPU requested");
+    let gang = gangs.get(name).ok_or_else(no_gpu)?;
+    if let Some(odd) = &gang.odd {
+        return Err(odd.clone());
     }
     let devices = whole(gang.gpus);
     if devices == 0.0 {
-        return Ok(Line::LeftOut("they ask for no GPU"));
+        return Err(no_gpu());
     }
     if devices > f64::from(u32::MAX) {
-        return Ok(Line::LeftOut("they ask for more than 4,294,967,295 GPUs"));
+        return Err(Odd::job("job_name", "more GPUs than 4,294,967,295"));
     }
     let devices = devices as u32;
-    let ended = matches!(job.status.as_str(), "Terminated" | "Failed");
-    let (true, Some(arrival), Some(start), Some(end)) = (ended, job.start_time, gang.start, gang.end) else {
-        return Ok(Line::LeftOut("they had not ended, or have no times"));
-    };
-    if arrival >= END_OF_DATES_S {
-        return Ok(Line::LeftOut("their arrival is after the year 9999"));
+    let not_ended = |column| Odd::job(column, "a job that had not ended, or has no times");
+    if !matches!(cells.get("status"), "Terminated" | "Failed") {
+        return Err(not_ended("status"));
     }
-    if end == start {
-        return Ok(Line::LeftOut("their duration is 0"));
+    let (Some(start), Some(end)) = (gang.start, gang.end) else { return Err(not_ended("job_name")) };
+    if cells.get("start_time").is_empty() {
+        return Err(not_ended("start_time"));
     }
-    let arrival = Duration::try_from_secs_f64(arrival)
-        .map_err(|_| ("start_time", format!("{arrival} is no time; drop the line")))?;
-    let (steps, step_ns) = steps_of_a_second(seconds("job_name", end - start)?);
-    let row = TraceRow {
-        name: job.job_name,
-        submit_s: arrival.as_secs_f64(),
+    let arrival = cells.seconds("start_time")?;
+    let (steps, step_ns) = steps_of_a_second(cells.between(("job_name", start), ("job_name", end))?);
+    Ok(TraceRow {
+        name: name.into(),
+        submit_s: arrival,
         submit_utc: submit_utc(arrival),
         job: Some(Job { workload: "pai-2020".into(), global_batch: None, plan: None, device: None }),
         steps,
         step_ns,
         devices: Some(devices),
         cpus: cores_per_rank("job_name", whole(gang.cores) as u32, devices)?,
-        user: job.user,
+        user: cells.get("user").into(),
         ..TraceRow::default()
-    };
-    Ok(row.into())
-}
-
-/// Calls a function with each row of a table without a header. Tables of millions of lines are not kept.
-fn for_each<T: DeserializeOwned>(
-    Source { file, text }: Source<'_>,
-    columns: &[&str],
-    mut row: impl FnMut(T) -> Found<()>,
-) -> Result<(), RowError> {
-    let header = csv::StringRecord::from(columns);
-    let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(text);
-    let mut record = csv::StringRecord::new();
-    while reader.read_record(&mut record).map_err(|error| rows::row_error(file, None, &error))? {
-        if record == header {
-            continue;
-        }
-        let line = record.position().map_or(1, csv::Position::line);
-        if record.len() != columns.len() {
-            let message = format!(
-                "has {} columns, and {} are expected: {}; give the tables in the order of `sched trace import --help`",
-                record.len(),
-                columns.len(),
-                columns.join(",")
-            );
-            return Err(RowError::Row { file: file.into(), line, message });
-        }
-        let parsed = record.deserialize(Some(&header));
-        let parsed = parsed.map_err(|error| rows::row_error(file, Some(&header), &error))?;
-        row(parsed).map_err(|(column, message)| RowError::Field {
-            file: file.into(),
-            line,
-            column: column.into(),
-            message,
-        })?;
-    }
-    Ok(())
+    })
 }
 
 #[cfg(test)]
@@ -222,7 +173,7 @@ mod tests {
         let table = |file: &'static str, text| Source { file: Path::new(file), text: str::as_bytes(text) };
         let mut tables = vec![table("jobs.csv", jobs), table("tasks.csv", tasks)];
         tables.extend(groups.map(|groups| table("groups.csv", groups)));
-        read(TraceFormat::Pai2020, &tables)
+        read(TraceFormat::Pai2020, &tables, false)
     }
 
     /// The first job is the example of the trace's own documentation: 14 cores and one GPU for a parameter server and two workers.
@@ -257,9 +208,9 @@ mod tests {
         // 4,550,879 s are 52 days, 16 h, 7 min and 59 s.
         assert_eq!(late.submit_utc.as_deref(), Some("1970-02-22T16:07:59Z"));
         let expected = [
-            ("their duration is 0", 1),
-            ("they ask for no GPU", 1),
-            ("they had not ended, or have no times", 1),
+            ("a duration of 0".to_owned(), 1),
+            ("no GPU requested".to_owned(), 1),
+            ("a job that had not ended, or has no times".to_owned(), 1),
         ];
         assert_eq!(left_out, expected.into());
 
@@ -274,12 +225,13 @@ mod tests {
     #[test]
     fn jobs_with_impossible_counts_or_times_are_left_out() {
         for (arrival, instances, gpus, reason) in [
-            ("5", "1", "1e-8", "they ask for no GPU"),
-            ("5", "1", "-100", "a count of a task is negative or no number"),
-            ("5", "1", "NaN", "a count of a task is negative or no number"),
-            ("5", "1e6", "1e9", "they ask for more than 4,294,967,295 GPUs"),
-            ("1e12", "1", "100", "their arrival is after the year 9999"),
-            ("1e19", "1", "100", "their arrival is after the year 9999"),
+            ("5", "1", "1e-8", "no GPU requested"),
+            ("5", "1", "-100", "'plan_gpu' is below 0"),
+            ("5", "inf", "100", "'inst_num' is not finite"),
+            ("5", "1e6", "1e9", "more GPUs than 4,294,967,295"),
+            ("1e12", "1", "100", "'start_time' is more than a hundred years in seconds"),
+            ("soon", "1", "100", "'start_time' is no number"),
+            ("-5", "1", "100", "'start_time' is below 0"),
         ] {
             let jobs = format!("j0,i0,u,Terminated,{arrival},9\nj1,i1,u,Terminated,5,9\n");
             let tasks = format!(
@@ -287,7 +239,7 @@ mod tests {
                  j1,w,1,Terminated,5,9,100,1,200,T4\n"
             );
             let Imported { rows, left_out } = import(&jobs, &tasks, None).unwrap();
-            assert_eq!(left_out, [(reason, 1)].into());
+            assert_eq!(left_out, [(reason.to_owned(), 1)].into());
             let [row] = &rows[..] else { panic!("{rows:?}") };
             assert_eq!((row.name.as_str(), row.devices()), ("j1", 2));
         }
@@ -297,26 +249,33 @@ mod tests {
     fn invalid_rows_are_refused_with_file_line_and_column() {
         let job = "j0,i0,u,Terminated,5,9\n";
         let task = "j0,w,1,Terminated,5,9,100,1,100,T4\n";
+        let error = import(task, job, None).unwrap_err().to_string();
+        let message = "tasks.csv: line 1: has 6 columns, and 10 are expected: job_name,task_name";
+        assert!(error.starts_with(message), "{error}");
+        let early = format!("{}\n\n{}", task.replace("j0", "j1"), task.replace("5,9,", "9,5,"));
         for (jobs, tasks, message) in [
-            (task, job, "tasks.csv: line 1: has 6 columns, and 10 are expected: job_name,task_name"),
-            ("j0,i0,u,Terminated,soon,9\n", task, "jobs.csv: line 1: column 'start_time': invalid float"),
-            ("j0,i0,u,Terminated,-5,9\n", task, "jobs.csv: line 1: column 'start_time': -5 is no time"),
             (
-                job,
-                "j0,w,1,Terminated,9,5,100,1,100,T4\n",
-                "jobs.csv: line 1: column 'job_name': -4 is no length of time",
+                "j0,i0,u,Terminated,soon,9\n",
+                task,
+                "jobs.csv: line 1: column 'start_time': 'soon' is no number",
             ),
+            (job, &early, "tasks.csv: line 4: column 'end_time': '5' is before 'start_time'"),
             (
                 job,
                 "j0,w,1,Terminated,5,9,9e6,1,100,T4\n",
                 "jobs.csv: line 1: column 'job_name': 90000 cores are too many for 1 GPUs",
             ),
         ] {
-            let error = import(jobs, tasks, None).unwrap_err().to_string();
+            let table =
+                |file: &'static str, text| Source { file: Path::new(file), text: str::as_bytes(text) };
+            let tables = [table("jobs.csv", jobs), table("tasks.csv", tasks)];
+            let error = read(TraceFormat::Pai2020, &tables, true).unwrap_err().to_string();
             assert!(error.starts_with(message), "{error}");
+            let Imported { rows, left_out } = read(TraceFormat::Pai2020, &tables, false).unwrap();
+            assert_eq!((rows.len(), left_out.values().sum::<usize>()), (0, 1), "{message}");
         }
         let one = [Source { file: Path::new("jobs.csv"), text: job.as_bytes() }];
-        let error = read(TraceFormat::Pai2020, &one).unwrap_err().to_string();
+        let error = read(TraceFormat::Pai2020, &one, false).unwrap_err().to_string();
         let expected = "--format pai-2020 reads pai_job_table.csv, pai_task_table.csv and, if wanted, pai_group_tag_table.csv, in \
                         this order; the number of files is 1";
         assert_eq!(error, expected);

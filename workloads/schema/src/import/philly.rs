@@ -1,52 +1,42 @@
 //! Philly: arrival times, durations and numbers of GPUs. The models are unknown.
 
-use serde::Deserialize;
-
-use super::{Found, Imported, Line, Source, date, rows_of, seconds, steps_of_a_second, submit_utc};
+use super::{
+    Imported, Jobs, LeftOut, Odd, Source, devices, steps_of_a_second, submit_utc,
+    table::{Cells, Table},
+};
 use crate::{job::Job, rows::RowError, trace::TraceRow};
 
-/// A line. `gpu_time` is the product of two other columns and left out.
-#[derive(Deserialize)]
-struct PhillyRow {
-    /// As `2017-10-09 07:01:55`, in an unknown time zone, which is taken to be UTC.
-    timestamp: String,
-    /// In seconds.
-    duration: f64,
-    num_gpus: u32,
-    /// Name of the virtual cluster.
-    cluster: String,
-}
+/// `timestamp` is in an unknown time zone, which is taken to be UTC, `duration` is in seconds, and `cluster` is the name of the
+/// virtual cluster. `gpu_time` is the product of two other columns and left out.
+const COLUMNS: [&str; 4] = ["timestamp", "duration", "num_gpus", "cluster"];
 
 /// The jobs have a workload that no catalog defines, with steps of about one second that add up to their
 /// duration. Jobs have no names in the file and are named after their lines. The published file has 82,247
 /// jobs and an empty line at its end.
-pub(super) fn read(source: Source<'_>) -> Result<Imported, RowError> {
-    Ok(rows_of(source, line)?.starting_at_zero())
+pub(super) fn read(source: Source<'_>, left_out: LeftOut) -> Result<Imported, RowError> {
+    let table = Table::new(source, &COLUMNS)?;
+    Jobs::read(table, ("timestamp", "timestamp"), left_out, job)?.finish(true)
 }
 
-fn line(number: usize, row: PhillyRow) -> Found<Line> {
-    let at = date("timestamp", &row.timestamp)?;
-    let (steps, step_ns) = steps_of_a_second(seconds("duration", row.duration)?);
-    if row.num_gpus == 0 {
-        return Err(("num_gpus", "is 0; drop the line".into()));
-    }
-    let row = TraceRow {
-        name: format!("philly-{}", number + 2),
-        submit_s: at.as_secs_f64(),
+fn job(cells: &Cells<'_>) -> Result<Option<TraceRow>, Odd> {
+    let at = cells.date("timestamp")?;
+    let (steps, step_ns) = steps_of_a_second(cells.length("duration")?);
+    Ok(Some(TraceRow {
+        name: format!("philly-{}", cells.line),
+        submit_s: at,
         submit_utc: submit_utc(at),
         job: Some(Job { workload: "philly".into(), global_batch: None, plan: None, device: None }),
         steps,
         step_ns,
-        devices: Some(row.num_gpus),
-        vc: row.cluster,
+        devices: Some(devices("num_gpus", cells.whole("num_gpus")?)?),
+        vc: cells.get("cluster").into(),
         ..TraceRow::default()
-    };
-    Ok(row.into())
+    }))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{TraceFormat, read_text};
+    use super::super::{TraceFormat, read_text, refusal};
 
     const HEADER: &str = "timestamp,duration,num_gpus,gpu_time,cluster\n";
 
@@ -65,15 +55,17 @@ mod tests {
     }
 
     #[test]
-    fn invalid_rows_are_refused_with_line_and_column() {
+    fn invalid_rows_are_left_out_and_refused_with_line_and_column_if_strict() {
         for (row, message) in [
-            ("yesterday,66.0,1,66.0,a", "p.csv: line 2: column 'timestamp': 'yesterday' is no 2017-10-09"),
-            ("2017-10-09 07:01:55,-1,1,1,a", "p.csv: line 2: column 'duration': -1 is no length of time"),
-            ("2017-10-09 07:01:55,1,0,1,a", "p.csv: line 2: column 'num_gpus': is 0"),
-            ("2017-10-09 07:01:55,1,x,1,a", "p.csv: line 2: column 'num_gpus': invalid digit"),
+            ("yesterday,66.0,1,66.0,a", "p.csv: line 3: column 'timestamp': 'yesterday' is no date"),
+            ("2017-10-09 07:01:55,-1,1,1,a", "p.csv: line 3: column 'duration': '-1' is below 0"),
+            ("2017-10-09 07:01:55,0,1,1,a", "p.csv: line 3: column 'duration': a duration of 0"),
+            ("2017-10-09 07:01:55,1,x,1,a", "p.csv: line 3: column 'num_gpus': 'x' is no whole number"),
         ] {
-            let text = format!("{HEADER}{row}\n");
-            let error = read_text(TraceFormat::Philly, "p.csv", &text).unwrap_err().to_string();
+            let text = format!("{HEADER}2017-10-09 00:00:10,66.0,8,528.0,11cb48\n{row}\n");
+            let imported = read_text(TraceFormat::Philly, "p.csv", &text).unwrap();
+            assert_eq!((imported.rows.len(), imported.left_out.len()), (1, 1), "{row}");
+            let error = refusal(TraceFormat::Philly, "p.csv", &text);
             assert!(error.starts_with(message), "{error}");
         }
     }

@@ -1,20 +1,13 @@
 //! Pollux: jobs of six applications with tuned numbers of GPUs and batches, 160 for 64 GPUs in each file.
 
-use serde::Deserialize;
-
-use super::{Found, Imported, Line, Source, rows_of};
+use super::{
+    Imported, Jobs, LeftOut, Odd, Source,
+    table::{Cells, Table},
+};
 use crate::{job::Job, plan::Plan, rows::RowError, trace::TraceRow};
 
-/// A line.
-#[derive(Deserialize)]
-struct PolluxRow {
-    name: String,
-    /// In seconds.
-    time: f64,
-    application: String,
-    num_replicas: u16,
-    batch_size: u32,
-}
+/// `time` is in seconds.
+const COLUMNS: [&str; 5] = ["name", "time", "application", "num_replicas", "batch_size"];
 
 /// An application of the trace.
 pub(super) struct Application {
@@ -44,51 +37,53 @@ pub(super) const APPLICATIONS: [Application; 5] = [
 /// The jobs are elastic, and keep their batch, rounded up to a multiple of their replicas as the simulator of Pollux does. Their
 /// steps are those of their epochs at this batch. The simulator counts more for a large batch, by the gradient noise that was
 /// measured in each epoch; this is left out. The trace has no durations.
-pub(super) fn read(source: Source<'_>) -> Result<Imported, RowError> {
-    rows_of(source, line)
+pub(super) fn read(source: Source<'_>, left_out: LeftOut) -> Result<Imported, RowError> {
+    Jobs::read(Table::new(source, &COLUMNS)?, ("name", "time"), left_out, job)?.finish(false)
 }
 
-fn line(_: usize, row: PolluxRow) -> Found<Line> {
-    if row.application == "yolov3" {
-        return Ok(Line::LeftOut("they train YOLOv3, which the catalog does not have"));
+fn job(cells: &Cells<'_>) -> Result<Option<TraceRow>, Odd> {
+    let name = cells.text("application")?;
+    if name == "yolov3" {
+        return Err(Odd::unsuitable("application", "YOLOv3, which the catalog does not have"));
     }
-    let known = APPLICATIONS.iter().find(|known| known.name == row.application);
+    let known = APPLICATIONS.iter().find(|known| known.name == name);
     let application = known.ok_or_else(|| {
         let names = APPLICATIONS.map(|known| known.name).join(", ");
-        ("application", format!("'{}' is not one of: {names}, yolov3", row.application))
+        Odd::cell("application", &format!("is not one of: {names}, yolov3"), name)
     })?;
-    for (column, value) in [("num_replicas", u32::from(row.num_replicas)), ("batch_size", row.batch_size)] {
+    let replicas: u16 = cells.whole("num_replicas")?;
+    let batch: u32 = cells.whole("batch_size")?;
+    for (column, value) in [("num_replicas", replicas.into()), ("batch_size", batch)] {
         if value == 0 {
-            return Err((column, "is 0; drop the line".into()));
+            return Err(Odd::cell(column, "is no number above 0", "0"));
         }
     }
-    let too_large = || ("batch_size", format!("{} is too large; drop the line", row.batch_size));
-    let global_batch =
-        row.batch_size.checked_next_multiple_of(row.num_replicas.into()).ok_or_else(too_large)?;
-    let row = TraceRow {
-        name: row.name,
-        submit_s: row.time,
+    let too_large = || Odd::cell("batch_size", "is too large", cells.get("batch_size"));
+    let global_batch = batch.checked_next_multiple_of(replicas.into()).ok_or_else(too_large)?;
+    Ok(Some(TraceRow {
+        name: cells.text("name")?.into(),
+        submit_s: cells.seconds("time")?,
         job: Some(Job {
             workload: application.workload.into(),
             global_batch: Some(global_batch),
-            plan: Some(Plan { dp: row.num_replicas, ..Plan::default() }),
+            plan: Some(Plan { dp: replicas, ..Plan::default() }),
             device: None,
         }),
         steps: Some((application.epochs * application.samples).div_ceil(global_batch.into())),
         elastic: true,
         ..TraceRow::default()
-    };
-    Ok(row.into())
+    }))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{ImportError, TraceFormat, read_text};
+    use super::super::{ImportError, TraceFormat, read_text, refusal};
     use super::*;
 
+    const HEADER: &str = "name,time,application,num_replicas,batch_size\n";
+
     fn import(rows: &str) -> Result<Imported, ImportError> {
-        let header = "name,time,application,num_replicas,batch_size\n";
-        read_text(TraceFormat::Pollux, "w.csv", &format!("{header}{rows}"))
+        read_text(TraceFormat::Pollux, "w.csv", &format!("{HEADER}{rows}"))
     }
 
     #[test]
@@ -113,12 +108,12 @@ mod tests {
     fn invalid_rows_are_refused_with_line_and_column() {
         for (row, message) in [
             ("a,1,vgg,1,8", "line 2: column 'application': 'vgg' is not one of: cifar10, imagenet"),
-            ("a,1,ncf,0,8", "line 2: column 'num_replicas': is 0"),
-            ("a,1,ncf,1,0", "line 2: column 'batch_size': is 0"),
-            ("a,1,ncf,70000,8", "line 2: column 'num_replicas': number too large"),
-            ("a,1,ncf,7,4294967295", "line 2: column 'batch_size': 4294967295 is too large"),
+            ("a,1,ncf,0,8", "line 2: column 'num_replicas': '0' is no number above 0"),
+            ("a,1,ncf,1,0", "line 2: column 'batch_size': '0' is no number above 0"),
+            ("a,1,ncf,70000,8", "line 2: column 'num_replicas': '70000' is too large"),
+            ("a,1,ncf,7,4294967295", "line 2: column 'batch_size': '4294967295' is too large"),
         ] {
-            let error = import(&format!("{row}\n")).unwrap_err().to_string();
+            let error = refusal(TraceFormat::Pollux, "w.csv", &format!("{HEADER}{row}\n"));
             assert!(error.contains(message), "{error}");
         }
     }

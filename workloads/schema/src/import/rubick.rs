@@ -8,9 +8,10 @@
 //! `duration / steps` is therefore not the time of a step. All models of the trace were measured, so that no job has a
 //! `step_ns`, and its time comes from a table.
 
-use serde::Deserialize;
-
-use super::{Found, Imported, Line, Source, rows_of};
+use super::{
+    Found, Imported, Jobs, LeftOut, Odd, Source,
+    table::{Cells, Table},
+};
 use crate::{
     job::Job,
     plan::Plan,
@@ -18,20 +19,10 @@ use crate::{
     trace::{Class, TraceRow},
 };
 
-/// A line. Cores, 8 for each GPU whatever the plan, and bandwidth are left out, and so is `duration`, which is not that of
-/// `exec_plan`.
-#[derive(Deserialize)]
-struct RubickRow {
-    name: String,
-    /// In seconds.
-    submission_time: f64,
-    application: String,
-    num_gpus: u32,
-    exec_plan: String,
-    steps: u64,
-    /// 1 for jobs with a guarantee of the resources that they ask for.
-    is_sla: u8,
-}
+/// `submission_time` is in seconds, and `is_sla` is 1 for jobs with a guarantee of the resources that they ask for. Cores, 8 for each
+/// GPU whatever the plan, and bandwidth are left out, and so is `duration`, which is not that of `exec_plan`.
+const COLUMNS: [&str; 7] =
+    ["name", "submission_time", "application", "num_gpus", "exec_plan", "steps", "is_sla"];
 
 /// Their model names, our workload, and the global batch of all plans: MLSys'25 artifact evaluation, and
 /// `simulator/job.py` of the artifact.
@@ -46,40 +37,44 @@ pub(super) const APPLICATIONS: [(&str, &str, u32); 7] = [
 ];
 
 /// Rubick may change the plan and the GPUs of any job, so that all jobs are elastic.
-pub(super) fn read(source: Source<'_>) -> Result<Imported, RowError> {
-    rows_of(source, line)
+pub(super) fn read(source: Source<'_>, left_out: LeftOut) -> Result<Imported, RowError> {
+    Jobs::read(Table::new(source, &COLUMNS)?, ("name", "submission_time"), left_out, job)?.finish(false)
 }
 
-fn line(_: usize, row: RubickRow) -> Found<Line> {
-    let known = APPLICATIONS.iter().find(|(name, ..)| *name == row.application);
+fn job(cells: &Cells<'_>) -> Result<Option<TraceRow>, Odd> {
+    let name = cells.text("application")?;
+    let known = APPLICATIONS.iter().find(|(known, ..)| *known == name);
     let (_, workload, global_batch) = known.ok_or_else(|| {
         let names = APPLICATIONS.map(|(name, ..)| name).join(", ");
-        ("application", format!("'{}' is not one of: {names}", row.application))
+        Odd::cell("application", &format!("is not one of: {names}"), name)
     })?;
-    let plan = plan(&row.exec_plan, "num_gpus", row.num_gpus)?;
-    if row.steps == 0 {
-        return Err(("steps", "is 0, and a job has at least one step; drop the line".into()));
-    }
-    let class = match row.is_sla {
-        0 => Class::BestEffort,
-        1 => Class::Guaranteed,
-        other => return Err(("is_sla", format!("is {other}, and neither 0 nor 1"))),
+    let no_plan = |(column, message): (&str, String)| {
+        Odd::job(column, "a plan that is unknown or does not fit its GPUs").with_message(message)
     };
-    let row = TraceRow {
-        name: row.name,
-        submit_s: row.submission_time,
+    let plan = plan(cells.text("exec_plan")?, "num_gpus", cells.whole("num_gpus")?).map_err(no_plan)?;
+    let steps = match cells.whole("steps")? {
+        0 => return Err(Odd::cell("steps", "is no number above 0", "0")),
+        steps => steps,
+    };
+    let class = match cells.text("is_sla")? {
+        "0" => Class::BestEffort,
+        "1" => Class::Guaranteed,
+        other => return Err(Odd::cell("is_sla", "is neither 0 nor 1", other)),
+    };
+    Ok(Some(TraceRow {
+        name: cells.text("name")?.into(),
+        submit_s: cells.seconds("submission_time")?,
         job: Some(Job {
             workload: (*workload).into(),
             global_batch: Some(*global_batch),
             plan: Some(plan),
             device: None,
         }),
-        steps: Some(row.steps),
+        steps: Some(steps),
         elastic: true,
         class,
         ..TraceRow::default()
-    };
-    Ok(row.into())
+    }))
 }
 
 /// `ga` is plain data parallelism, `zero-dp` has stage 2, and three digits are degrees: pipeline, tensor, data. On one GPU, a
@@ -114,7 +109,7 @@ pub(super) fn plan(theirs: &str, column: &'static str, gpus: u32) -> Found<Plan>
 
 #[cfg(test)]
 mod tests {
-    use super::super::{ImportError, TraceFormat, read_text};
+    use super::super::{ImportError, TraceFormat, read_text, refusal};
     use super::*;
 
     const HEADER: &str =
@@ -153,10 +148,10 @@ mod tests {
                 "line 2: column 'exec_plan': '244' takes 32 GPUs, and num_gpus is 2",
             ),
             ("a,5,9,t5,0,16,0,ga,50,0", "line 2: column 'num_gpus': 0 is no number of GPUs"),
-            ("a,5,9,t5,2,16,0,ga,0,0", "line 2: column 'steps': is 0"),
-            ("a,5,9,t5,2,16,0,ga,5,2", "line 2: column 'is_sla': is 2"),
+            ("a,5,9,t5,2,16,0,ga,0,0", "line 2: column 'steps': '0' is no number above 0"),
+            ("a,5,9,t5,2,16,0,ga,5,2", "line 2: column 'is_sla': '2' is neither 0 nor 1"),
         ] {
-            let error = import(&format!("{row}\n")).unwrap_err().to_string();
+            let error = refusal(TraceFormat::Rubick, "r.csv", &format!("{HEADER}{row}\n"));
             assert!(error.contains(message), "{error}");
         }
     }

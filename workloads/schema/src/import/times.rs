@@ -8,7 +8,7 @@ use super::{Found, Source, pollux, rubick};
 use crate::{
     fitted::{FittedRow, Layout},
     plan::Plan,
-    rows::{RowError, row_error},
+    rows::{Records, RowError},
 };
 
 /// The step times of a published table.
@@ -37,8 +37,8 @@ pub fn layout(Source { file, text }: Source<'_>) -> Result<Layout, RowError> {
     const EXPORT: [&str; 3] = ["workload", "plan", "step_ns_mean"];
     const RUBICK: [&str; 3] = ["exec_plan", "placement", "iter_time"];
     const POLLUX: [&str; 3] = ["placement", "local_bsz", "step_time"];
-    let mut reader = csv::Reader::from_reader(text);
-    let header = reader.headers().map_err(|e| row_error(file, None, &e))?;
+    let records = Records::new(file, text)?;
+    let header = records.header();
     let has = |columns: &[&str]| columns.iter().all(|column| header.iter().any(|found| found == *column));
     let known = [(Layout::Export, EXPORT), (Layout::Rubick, RUBICK), (Layout::Pollux, POLLUX)];
     match known.iter().find(|(_, columns)| has(columns)) {
@@ -132,8 +132,10 @@ pub fn rubick_parameters(
     Source { file, text }: Source<'_>,
 ) -> Result<Vec<(&'static str, RubickParameters)>, RowError> {
     let mut found = Vec::new();
-    for (line, row) in (2..).zip(csv::Reader::from_reader(text).deserialize::<RubickParameters>()) {
-        let row = row.map_err(|error| row_error(file, None, &error))?;
+    let mut records = Records::new(file, text)?;
+    while records.advance()? {
+        let row: RubickParameters = records.row().map_err(|error| records.refuse(error))?;
+        let line = records.line();
         let refuse = |message: String| RowError::Row { file: file.into(), line, message };
         let numbers = [
             ("k_opt", row.k_opt),
@@ -237,15 +239,13 @@ fn rows_of<T: DeserializeOwned>(
     Source { file, text }: Source<'_>,
     mut line: impl FnMut(T) -> Found<Option<FittedRow>>,
 ) -> Result<PublishedTimes, RowError> {
-    let mut reader = csv::Reader::from_reader(text);
-    let header = reader.headers().map_err(|e| row_error(file, None, &e))?.clone();
+    let mut records = Records::new(file, text)?;
     let mut times = PublishedTimes::default();
-    let mut record = csv::StringRecord::new();
-    while reader.read_record(&mut record).map_err(|e| row_error(file, None, &e))? {
-        let theirs = record.deserialize(Some(&header)).map_err(|e| row_error(file, Some(&header), &e))?;
+    while records.advance()? {
+        let theirs = records.row().map_err(|error| records.refuse(error))?;
         let found = line(theirs).map_err(|(column, message)| RowError::Field {
             file: file.into(),
-            line: record.position().map_or(1, csv::Position::line),
+            line: records.line(),
             column: column.into(),
             message,
         })?;
@@ -369,7 +369,7 @@ mod tests {
             ("ga,1,nan,0,0,0\n", "line 2: column 'iter_time': NaN is no length of time"),
             ("ga,1,-1,0,0,0\n", "line 2: column 'iter_time': -1 is no length of time"),
             ("ga,1,1,0,inf,0\n", "line 2: column 'overlap_sync': inf is no length of time"),
-            ("ga,1,one,0,0,0\n", "line 2: column 'iter_time': invalid float"),
+            ("ga,1,one,0,0,0\n", "line 2: column 'iter_time': 'one' is no number"),
             (
                 "ga,0,1,0,0,0\n",
                 "line 2: column 'placement': '0' is no placement; write a digit for each node",

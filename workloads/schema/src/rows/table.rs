@@ -103,29 +103,6 @@ pub(super) fn believe<T: Row>(path: &Path, bytes: &[u8]) -> Result<Vec<T>, RowEr
     Ok(rows)
 }
 
-/// Parses the rows of any table. `path` is its name in errors.
-pub(crate) fn parse<T: DeserializeOwned>(
-    path: &Path,
-    mut reader: csv::Reader<impl io::Read>,
-) -> Result<Vec<T>, RowError> {
-    let header = reader.headers().map_err(|e| row_error(path, None, &e))?.clone();
-    reader.deserialize().map(|row| row.map_err(|e| row_error(path, Some(&header), &e))).collect()
-}
-
-/// The error of the CSV reader, with the column's name if the header has it.
-pub(crate) fn row_error(path: &Path, header: Option<&csv::StringRecord>, e: &csv::Error) -> RowError {
-    let file = PathBuf::from(path);
-    let line = e.position().map_or(1, csv::Position::line);
-    if let csv::ErrorKind::Deserialize { err, .. } = e.kind() {
-        let message = err.kind().to_string();
-        return match err.field().and_then(|i| header?.get(i as usize)) {
-            Some(column) => RowError::Field { file, line, column: column.into(), message },
-            None => RowError::Row { file, line, message },
-        };
-    }
-    RowError::Row { file, line, message: e.to_string() }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
