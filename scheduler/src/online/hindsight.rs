@@ -1,9 +1,9 @@
 //! A run simulated again with what was measured in it.
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use cli::agree::Consent;
 use schema::{
-    decision,
+    decision::{self, Action, Happened, Turn},
     rows::{self, MachineSpeed, Outcome, Skip},
     run_dir::RunDir,
 };
@@ -13,7 +13,7 @@ use super::{
     predict::{Chance, simulate_with},
     run_inputs::RunInputs,
 };
-use crate::{hindsight::Hindsight, journal::Unrecorded, recorded::Recorded, replay};
+use crate::{hindsight::Hindsight, journal::Unrecorded, recorded::Recorded};
 
 /// Simulates a run again with the step times of each launch and the duration of each switch in its journal. Returns the outcomes,
 /// and the speed of the machine over the run.
@@ -24,8 +24,7 @@ use crate::{hindsight::Hindsight, journal::Unrecorded, recorded::Recorded, repla
 pub fn hindsight(run: &RunDir, consent: &Consent) -> anyhow::Result<(Vec<Outcome>, Vec<MachineSpeed>)> {
     let inputs = RunInputs::read(run)?;
     let turns = decision::read(&run.decisions_path())?;
-    replay::outcomes(&mut inputs.engine(), &turns)
-        .with_context(|| format!("{} does not fit the inputs of its run", run.decisions_path().display()))?;
+    check_fits(&inputs, &turns).with_context(|| run.decisions_path().display().to_string())?;
     let recorded = Recorded::new(&turns);
     let failures = recorded.failures;
     ensure!(
@@ -42,4 +41,33 @@ pub fn hindsight(run: &RunDir, consent: &Consent) -> anyhow::Result<(Vec<Outcome
     let simulated = simulate_with(&inputs, chance, &mut Unrecorded, consent).with_context(why)?;
     simulated.ended.with_context(why)?;
     Ok((inputs.with_fair_times(simulated.outcomes), speed))
+}
+
+/// Checks that a journal names only jobs and devices of its run.
+///
+/// # Errors
+/// It is the journal of another run.
+fn check_fits(inputs: &RunInputs, turns: &[Turn]) -> anyhow::Result<()> {
+    let (jobs, devices) = (inputs.asked.len(), inputs.topology.devices());
+    for (turn, line) in turns.iter().zip(1..) {
+        let named = turn.events.iter().filter_map(Happened::job).chain(turn.actions.iter().map(Action::job));
+        if let Some(other) = named.into_iter().find(|job| job.0 as usize >= jobs) {
+            bail!("line {line}: there is no job {}, as the trace of the run has {jobs} jobs", other.0);
+        }
+        let of_events = turn.events.iter().filter_map(|happened| match happened {
+            Happened::DeviceLost { device } | Happened::DeviceBack { device } => Some(device),
+            _ => None,
+        });
+        let of_actions = turn.actions.iter().flat_map(|action| match action {
+            Action::Start { devices, .. } => &devices[..],
+            _ => &[],
+        });
+        if let Some(other) = of_events.chain(of_actions).find(|device| device.0 >= devices) {
+            bail!(
+                "line {line}: there is no device {}, as the cluster of the run has {devices} devices",
+                other.0
+            );
+        }
+    }
+    Ok(())
 }

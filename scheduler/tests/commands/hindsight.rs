@@ -56,12 +56,13 @@ fn a_journal_of_other_jobs_is_refused() {
     let last = trace.trim_end().rfind('\n').expect("it has lines");
     fs::write(door.path("noisy/inputs/trace.csv"), &trace[..=last]).unwrap();
     let said = door.exits(2, "fidelity noisy --hindsight");
-    assert!(
-        said.err.contains("noisy/decisions.jsonl does not fit the inputs of its run: ")
-            && said.err.contains("39"),
-        "{}",
-        said.err
-    );
+    let message = ": there is no job 39, as the trace of the run has 39 jobs";
+    assert!(said.err.contains("noisy/decisions.jsonl: line ") && said.err.contains(message), "{}", said.err);
+    // A run without jobs.
+    fs::write(door.path("noisy/inputs/trace.csv"), &trace[..=trace.find('\n').expect("it has lines")])
+        .unwrap();
+    let said = door.exits(2, "fidelity noisy --hindsight");
+    assert!(said.err.contains(": there is no job 0, as the trace of the run has 0 jobs"), "{}", said.err);
 }
 
 #[test]
