@@ -346,7 +346,7 @@ fn with_predictions(predicted: &BTreeMap<JobId, Option<u64>>, mut outcomes: Vec<
 /// # Errors
 /// Fails if a file cannot be copied.
 pub fn keep_inputs(run: &RunDir, files: &InputFiles<'_>) -> anyhow::Result<()> {
-    let InputFiles { trace, models, history, machine, .. } = *files;
+    let InputFiles { trace, catalogs, models, history, machine, .. } = *files;
     let copy = |from: &Path, to: &Path| {
         fs::copy(from, to)
             .map(drop)
@@ -357,6 +357,9 @@ pub fn keep_inputs(run: &RunDir, files: &InputFiles<'_>) -> anyhow::Result<()> {
     copy(trace, &run.arrivals_path())?;
     history.map_or(Ok(()), |history| copy(history, &run.history_path()))?;
     machine.map_or(Ok(()), |machine| copy(machine, &run.calibration_path()))?;
+    for (path, number) in catalogs.iter().zip(0..) {
+        copy(path, &run.catalog_path(number))?;
+    }
     for (path, number) in models.fitted.iter().zip(0..) {
         copy(path, &run.fitted_path(number))?;
     }

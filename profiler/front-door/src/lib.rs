@@ -2,6 +2,7 @@
 
 mod background;
 mod executable;
+mod received;
 mod wait;
 
 use std::{
@@ -20,6 +21,7 @@ use schema::{
 pub use self::{
     background::Background,
     executable::executable,
+    received::check_received,
     wait::{LONG, let_pass, wait_for, wait_until},
 };
 

@@ -22,6 +22,7 @@ mod memory;
 mod output;
 mod outside;
 mod ranks;
+mod received;
 mod resume;
 mod rig;
 mod single;

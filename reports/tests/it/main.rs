@@ -4,6 +4,7 @@ mod damaged;
 mod documents;
 mod durations;
 mod measured;
+mod received;
 mod records;
 mod replaced;
 mod serve;

@@ -80,8 +80,8 @@ pub(super) struct Args {
     progress_every: Duration,
     /// Continue a run whose scheduler was ended or has died.
     ///
-    /// The files of --data and --catalog are read from the same paths as before; trace, tables, history and calibration were copied
-    /// into the run. The versions of Tandem, libtorch and the driver of GPUs must be those with which the run was begun, and the commands
+    /// The files of --data are read from the same path as before; trace, catalogs, tables, history and calibration were copied into
+    /// the run. The versions of Tandem, libtorch and the driver of GPUs must be those with which the run was begun, and the commands
     /// of jobs are started in the folder in which it was begun. After a restart of the machine, or on another one, the run goes on if
     /// you agree.
     #[arg(long, value_name = "RUN", conflicts_with_all = ["trace", "policy", "RunOptions", "Rules", "ForwardOptions", "progress_every"])]
@@ -145,6 +145,7 @@ fn begin(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<(RunDir, Con
     let sources = args.rules.sources();
     let files = InputFiles {
         trace,
+        catalogs: &args.run.catalog,
         models: ModelFiles { tables: &sources.tables, fitted: &sources.fitted },
         history: args.rules.history.as_deref(),
         machine: args.rules.machine.as_deref(),

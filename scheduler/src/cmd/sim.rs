@@ -129,6 +129,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let manifest = manifest(args, &names[0], &mut sources)?;
     let files = InputFiles {
         trace: &args.trace,
+        catalogs: &args.catalog,
         models: ModelFiles { tables: &sources.tables, fitted: &sources.fitted },
         history: args.rules.history.as_deref(),
         machine: args.rules.machine.as_deref(),

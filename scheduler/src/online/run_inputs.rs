@@ -55,6 +55,8 @@ pub struct RunInputs {
 #[derive(Clone)]
 pub struct InputFiles<'a> {
     pub trace: &'a Path,
+    /// Files of further workloads.
+    pub catalogs: &'a [PathBuf],
     pub models: ModelFiles<'a>,
     /// A trace or the outcomes of an earlier run, from which the policy may learn.
     pub history: Option<&'a Path>,
@@ -70,8 +72,8 @@ impl RunInputs {
     /// # Errors
     /// Fails if a file cannot be read or is invalid.
     pub fn new(manifest: Manifest, files: InputFiles<'_>) -> anyhow::Result<RunInputs> {
-        let InputFiles { trace, models, history, machine, footprints } = files;
-        let catalog = Catalog::open(&manifest.settings.catalogs)?;
+        let InputFiles { trace, catalogs, models, history, machine, footprints } = files;
+        let catalog = Catalog::open(catalogs)?;
         let simulated = manifest.scheduling.as_ref().and_then(|of| of.simulated.as_ref());
         simulated.map_or(Ok(()), |of| check_size(&of.nodes))?;
         let topology = cluster(&manifest);
@@ -99,11 +101,14 @@ impl RunInputs {
         let tables: Vec<PathBuf> =
             (0..scheduling.tables).map(|number| run.table(number).path().to_path_buf()).collect();
         let fitted = kept_models(run, scheduling)?;
+        let catalogs = (0..).zip(&manifest.settings.catalogs).map(|(number, _)| run.catalog_path(number));
+        let catalogs: Vec<PathBuf> = catalogs.collect();
         let machine = Some(run.calibration_path()).filter(|path| path.is_file());
         RunInputs::new(
             manifest,
             InputFiles {
                 trace: &run.arrivals_path(),
+                catalogs: &catalogs,
                 models: ModelFiles { tables: &tables, fitted: &fitted },
                 history: history.as_deref(),
                 machine: machine.as_deref(),

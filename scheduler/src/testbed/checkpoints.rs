@@ -80,14 +80,9 @@ impl Checkpoints {
     /// longer the last of their job. The folder may hold files of the user, which stay.
     fn sweep(&self) -> Result<(), RunError> {
         let folder = self.run.checkpoints_path();
-        match fs::symlink_metadata(&folder) {
-            Ok(metadata) if metadata.is_symlink() => return Err(RunError::Link { path: folder }),
-            Ok(_) => {}
-            Err(_) => return Ok(()),
-        }
+        let Ok(entries) = fs::read_dir(&folder) else { return Ok(()) };
         let launches: BTreeSet<String> = self.run.launches()?.into_iter().collect();
         let kept: BTreeSet<&str> = self.last.values().map(|saved| &*saved.name).collect();
-        let Ok(entries) = fs::read_dir(&folder) else { return Ok(()) };
         for entry in entries.flatten() {
             let name = entry.file_name();
             let launch = name.to_str().filter(|name| !kept.contains(name)).and_then(launch_of);

@@ -20,6 +20,7 @@ mod migrations;
 mod output;
 mod plan;
 mod predict;
+mod received;
 mod reconfigure;
 mod run;
 mod searches;

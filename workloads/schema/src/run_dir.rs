@@ -1,5 +1,6 @@
 //! The layout of a run's directory. No other module spells a file name of a run.
 
+mod kinds;
 mod names;
 mod text;
 
@@ -48,8 +49,8 @@ pub enum RunError {
         entry.display()
     )]
     NotEmpty { dir: PathBuf, entry: PathBuf },
-    #[error("{} is a link, which may lead out of the run; put the folder itself there", path.display())]
-    Link { path: PathBuf },
+    #[error("{} is {kind}, and a run has files and folders alone; put the file itself there, or remove it", path.display())]
+    Kind { path: PathBuf, kind: &'static str },
     #[error("{}: {message}", file.display())]
     Parse { file: PathBuf, message: String },
     #[error("{}: {name:?} is no name of a file of the run; the run was changed, so take another copy of it", file.display())]
@@ -87,12 +88,16 @@ impl RunDir {
         Ok(dir)
     }
 
-    /// Opens the directory of an existing run.
+    /// Opens the directory of an existing run, which may itself be a link.
+    ///
+    /// # Errors
+    /// It is no run, or it holds a link, a pipe or a device.
     pub fn open(path: &Path) -> Result<RunDir, RunError> {
         let dir = RunDir(path.into());
-        if !dir.manifest_path().exists() {
+        if dir.manifest_path().symlink_metadata().is_err() {
             return Err(RunError::NoRun { dir: path.into() });
         }
+        kinds::check(path)?;
         Ok(dir)
     }
 
@@ -259,6 +264,11 @@ impl RunDir {
     /// A table of step times, stored as a run without raw files.
     pub fn table(&self, number: u32) -> RunDir {
         RunDir(self.inputs_path().join(format!("table-{number}")))
+    }
+
+    /// A file of further workloads.
+    pub fn catalog_path(&self, number: u32) -> PathBuf {
+        self.inputs_path().join(format!("catalog-{number}.toml"))
     }
 
     /// A fitted model.
