@@ -88,6 +88,7 @@ pub fn measure(
     match measured.and_then(|missing| Ok(stopped.map(|_| missing)?)).and_then(|missing| outcome(run, missing))
     {
         Ok(outcome) => {
+            run.sync_appended()?;
             run::write_end(run, outcome.exit, outcome.missing.launches.clone(), observed, cost)?;
             Ok(outcome)
         }

@@ -183,6 +183,7 @@ pub fn conduct(run: &RunDir, consent: &Consent) -> anyhow::Result<Ended> {
         .and_then(|()| rows::write(&run.speed_path(), &machine_speed(&inputs, &recorded, &skips)))
         .map_err(anyhow::Error::from);
     let written = written.and_then(|()| Ok((forwarded?, closed?)));
+    let written = written.and_then(|written| Ok(run.sync_appended().map(|()| written)?));
     let exit = match (&ended, &written) {
         (Err(ClusterError::Other(error)), _) | (_, Err(error)) => Exit::of(error),
         (Err(ClusterError::Interrupted), _) => Exit::Interrupted,

@@ -35,14 +35,17 @@ pub fn check_data(data: Option<&Path>) -> anyhow::Result<()> {
 }
 
 /// Locks a run while its files are written, including derived files, because two programs that write one run would corrupt it.
-/// The lock ends with the program that holds it.
+/// The lock ends with the program that holds it. What killed programs have left is removed.
 ///
 /// # Errors
 /// Another program holds the lock, which is not affected.
 pub fn lock(run: &RunDir) -> anyhow::Result<File> {
     let manifest = File::open(run.manifest_path())?;
     match rustix::fs::flock(&manifest, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(manifest),
+        Ok(()) => {
+            run.remove_unfinished()?;
+            Ok(manifest)
+        }
         Err(Errno::WOULDBLOCK) => {
             bail!(
                 "another program is writing {}; wait until it has ended, or take a copy",

@@ -1,6 +1,10 @@
-//! A full disk during a run: no line is torn, and the run reports it.
+//! A full disk during a run: no line is torn, and the run reports it. A power cut: what is in its place is on disk.
 
-use std::{fs, path::Path, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use front_door::{Door, Said};
 use schema::{
@@ -60,6 +64,13 @@ fn check_lines(run: &RunDir, folder: &Path) {
     }
 }
 
+/// The files of a run that were not finished.
+fn unfinished(run: &Path) -> Vec<PathBuf> {
+    let folders = ["", "jobs", "groups"].map(|folder| run.join(folder));
+    let entries = folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
+    entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|it| it == "new")).collect()
+}
+
 #[test]
 fn a_disk_that_is_full_for_a_while_tears_no_line_and_its_launch_is_measured_again() {
     let door = crate::door();
@@ -83,4 +94,76 @@ fn a_disk_that_stays_full_ends_the_run_with_its_own_exit_code() {
     assert_eq!(code, 5, "{err}");
     assert!(err.contains("No space left on device") || err.contains("the disk was full"), "{err}");
     check_lines(&door.run("r"), &door.path("r"));
+    assert_eq!(unfinished(&door.path("r")), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn what_killed_programs_have_not_finished_is_removed_and_files_of_the_user_stay() {
+    let door = crate::door();
+    door.exits(0, "single synthetic-sleep --device cpu:0 --steps 25 --repeats 1 --out r");
+    let ours = ["summary.csv.new", "end.toml.new", "jobs/0007-lstm.json.new", "jobs/0007-lstm.end.json.new"];
+    let users = ["notes.new", "best.pt.new", "jobs/notes.json.new"];
+    ours.iter().chain(&users).for_each(|name| door.write(&format!("r/{name}"), "cut off"));
+    let link = door.path("r/measurements.csv.new");
+    std::os::unix::fs::symlink(door.path("r/notes.new"), &link).expect("the name is free");
+    for command in ["derive r", "single --resume r"] {
+        door.exits(0, command);
+        let mut left = unfinished(&door.path("r"));
+        left.sort();
+        let mut expected = users.map(|name| door.path("r").join(name));
+        expected.sort();
+        assert_eq!(left, expected, "{command}");
+        assert_eq!(fs::read_to_string(door.path("r/notes.new")).expect("it stays"), "cut off");
+    }
+}
+
+/// The system calls that sync or rename files, of each thread of a command, or `None` if none can be traced here.
+fn calls(door: &Door, arguments: &str) -> Option<Vec<Vec<String>>> {
+    fs::create_dir(door.path("calls")).expect("the folder is writable");
+    let profile = door.command(arguments);
+    let mut strace = Command::new("strace");
+    strace.args(["-ff", "-y", "-s", "4096", "-o", "calls/of"]);
+    strace.args(["-e", "trace=fsync,fdatasync,rename,renameat,renameat2"]);
+    strace.arg(profile.get_program()).args(profile.get_args()).current_dir(door.path(""));
+    let is_traced = strace.output().is_ok_and(|output| output.status.success());
+    let done = |file: fs::DirEntry| {
+        let text = fs::read_to_string(file.path()).expect("strace has written it");
+        text.lines().filter(|call| call.ends_with(" = 0")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let calls = fs::read_dir(door.path("calls")).expect("it is there").flatten().map(done);
+    let calls: Vec<Vec<String>> = calls.filter(|calls| !calls.is_empty()).collect();
+    if !is_traced || calls.is_empty() {
+        schema::skips::skipped("strace", "strace is missing, or may not trace a process here");
+        return None;
+    }
+    Some(calls)
+}
+
+#[test]
+fn a_file_is_on_disk_before_it_moves_to_its_place_and_its_name_right_afterwards() {
+    let door = crate::door();
+    let arguments = "single synthetic-sleep --device cpu:0 --steps 25 --repeats 1 --out r";
+    let Some(threads) = calls(&door, arguments) else { return };
+    let launch = &door.measurements("r")[0].launch;
+    let (events, end) = (format!("r/events/{launch}.0.jsonl"), format!("r/jobs/{launch}.end.json"));
+    let syncs = |call: &str, file: &str| call.contains("sync(") && call.contains(&format!("/{file}>)"));
+    let mut moved = Vec::new();
+    for calls in &threads {
+        for (at, call) in calls.iter().enumerate().filter(|(_, call)| call.contains("rename")) {
+            let names: Vec<&str> = call.split('"').skip(1).step_by(2).collect();
+            let [from, to] = names[..] else { panic!("two names: {call}") };
+            assert_eq!(from, format!("{to}.new"), "{call}");
+            assert!(syncs(&calls[at - 1], from), "{from} moved before it was on disk: {calls:#?}");
+            let folder = Path::new(to).parent().and_then(Path::to_str).expect("a folder of the run");
+            assert!(syncs(&calls[at + 1], folder), "the name of {to} was not on disk: {calls:#?}");
+            if to == end {
+                let before = calls[..at].iter().any(|call| syncs(call, &events));
+                assert!(before, "a launch has an end before its events are on disk: {calls:#?}");
+            }
+            moved.push(to);
+        }
+    }
+    for file in ["r/manifest.toml", "r/measurements.csv", "r/end.toml", &end] {
+        assert!(moved.contains(&file), "{file}: {moved:?}");
+    }
 }

@@ -327,7 +327,7 @@ mod tests {
     }
 
     fn written(calibration: &Calibration) -> (tempfile::TempDir, std::path::PathBuf) {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = crate::unfinished::folder_for_many_files();
         let path = folder.path().join("machine.toml");
         calibration.write(&path).unwrap();
         (folder, path)

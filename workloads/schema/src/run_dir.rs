@@ -1,14 +1,18 @@
 //! The layout of a run's directory. No other module spells a file name of a run.
 
 mod kinds;
+mod leftovers;
 mod names;
 mod text;
 
 use std::{
     fs,
     io::{self, ErrorKind, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
+
+use rustix::fs::OFlags;
 
 pub use self::names::in_order;
 pub(crate) use self::text::{
@@ -25,7 +29,7 @@ use crate::{
     group::Visit,
     manifest::{End, Manifest},
     spec::{LaunchEnd, LaunchSpec},
-    unfinished,
+    unfinished::{self, Unfinished},
 };
 
 /// The directory of one run.
@@ -211,9 +215,12 @@ impl RunDir {
     pub fn check_space(&self) -> Result<(), RunError> {
         const BYTES: usize = 64 << 10;
         let path = self.0.join("jobs").join("space");
-        let written = unfinished::begin(&path).and_then(|mut file| file.write_all(&[0; BYTES]));
-        let removed = unfinished::remove(&path);
-        written.and(removed).map_err(|cause| RunError::Write { file: self.0.clone(), cause })
+        let write = || {
+            let (mut file, unfinished) = unfinished::begin(&path)?;
+            let written = file.write_all(&[0; BYTES]);
+            written.and(unfinished.discard())
+        };
+        write().map_err(|cause| RunError::Write { file: self.0.clone(), cause })
     }
 
     pub fn devices_path(&self) -> PathBuf {
@@ -340,7 +347,7 @@ impl RunDir {
     pub fn write_manifest(&self, manifest: &Manifest) -> Result<(), RunError> {
         let path = self.manifest_path();
         let text = to_toml(&path, manifest)?;
-        begin(&path, &text).and_then(|()| unfinished::put_new(&path)).map_err(|cause| match cause.kind() {
+        begin(&path, &text).and_then(Unfinished::put_new).map_err(|cause| match cause.kind() {
             ErrorKind::AlreadyExists => RunError::Exists { dir: self.0.clone() },
             _ => RunError::Write { file: path, cause },
         })
@@ -387,8 +394,27 @@ impl RunDir {
         Ok(spec)
     }
 
+    /// The events of the launch are on disk before its end is, so that a power cut leaves no end without them.
     pub fn write_launch_end(&self, launch: &str, end: &LaunchEnd) -> Result<(), RunError> {
+        let events = (0..).map(|rank| self.events_path(launch, rank)).take_while(|path| path.exists());
+        events.into_iter().try_for_each(|path| sync(&path))?;
         write_json(&self.launch_end_path(launch), end)
+    }
+
+    /// Syncs the tables and the journal that a run has appended to, which costs too much for each row.
+    ///
+    /// # Errors
+    /// A file cannot be written to the disk.
+    pub fn sync_appended(&self) -> Result<(), RunError> {
+        let files = [
+            self.devices_path(),
+            self.host_path(),
+            self.measurements_path(),
+            self.parts_path(),
+            self.skips_path(),
+            self.decisions_path(),
+        ];
+        files.iter().filter(|path| path.exists()).try_for_each(|path| sync(path))
     }
 
     /// Absent if the harness was killed during the launch.
@@ -414,6 +440,13 @@ impl RunDir {
         let last = [launches.last(), visits.last()].into_iter().flatten().filter_map(|name| number_of(name));
         Ok(last.max().unwrap_or(0) as usize + 1)
     }
+}
+
+/// Writes the content of a file of this program or of a worker to the disk. Links are not followed, and a pipe is not waited for.
+fn sync(path: &Path) -> Result<(), RunError> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = fs::File::options().read(true).custom_flags(flags.bits() as i32).open(path);
+    file.and_then(|file| file.sync_data()).map_err(|cause| RunError::Write { file: path.into(), cause })
 }
 
 /// Reads the launch specification of a worker from the file that `TANDEM_SPEC` names.

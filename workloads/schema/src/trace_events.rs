@@ -5,12 +5,17 @@ use std::{
     collections::BTreeMap,
     fs::File,
     io::{self, BufWriter, Write},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use serde::{Deserialize, Serialize};
 
-use crate::{lines, rows::RowError, unfinished, units::Nanos};
+use crate::{
+    lines,
+    rows::RowError,
+    unfinished::{self, Unfinished},
+    units::Nanos,
+};
 
 /// One event. The format has times in microseconds, with fractions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -46,7 +51,7 @@ enum Phase {
 /// Writes a trace event by event, so that memory does not grow with the run.
 pub struct TraceWriter {
     out: BufWriter<File>,
-    path: PathBuf,
+    unfinished: Unfinished,
     origin: Nanos,
     first: bool,
 }
@@ -54,9 +59,10 @@ pub struct TraceWriter {
 impl TraceWriter {
     /// Begins the file. Its times count from `origin`.
     pub fn create(path: &Path, origin: Nanos) -> io::Result<TraceWriter> {
-        let mut out = BufWriter::new(unfinished::begin(path)?);
+        let (file, unfinished) = unfinished::begin(path)?;
+        let mut out = BufWriter::new(file);
         out.write_all(b"{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n")?;
-        Ok(TraceWriter { out, path: path.into(), origin, first: true })
+        Ok(TraceWriter { out, unfinished, origin, first: true })
     }
 
     /// Names a track: a launch, a device.
@@ -86,7 +92,7 @@ impl TraceWriter {
     pub fn finish(mut self) -> io::Result<()> {
         self.out.write_all(b"\n]}\n")?;
         self.out.flush()?;
-        unfinished::put(&self.path)
+        self.unfinished.put()
     }
 
     fn event(

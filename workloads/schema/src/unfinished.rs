@@ -1,4 +1,7 @@
 //! A file that moves to its place when it is complete. Until then it lies there with the suffix `.new`.
+//!
+//! Its content is on disk before it moves, and its name before the writer goes on, so that a power cut leaves the older file or the
+//! new one, and no empty one.
 
 use std::{
     fs::{self, File},
@@ -11,37 +14,79 @@ use rustix::{
     io::Errno,
 };
 
+/// The file that was begun for a path. It is removed if it does not move there, as after an error.
+pub(crate) struct Unfinished {
+    path: PathBuf,
+    has_moved: bool,
+}
+
 /// Begins the file for `path`. A leftover of a killed program is replaced and never written to, because in
 /// a received directory it may be a link to one of the user's own files.
-pub(crate) fn begin(path: &Path) -> io::Result<File> {
+pub(crate) fn begin(path: &Path) -> io::Result<(File, Unfinished)> {
     let beside = beside(path);
-    match fs::remove_file(&beside) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => File::create_new(beside),
+    let file = match fs::remove_file(&beside) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => File::create_new(beside)?,
+    };
+    Ok((file, Unfinished { path: path.into(), has_moved: false }))
+}
+
+impl Unfinished {
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Moves the complete file to its place, and replaces what is there.
+    pub(crate) fn put(self) -> io::Result<()> {
+        self.move_by(|from, to| fs::rename(from, to))
+    }
+
+    /// Moves the complete file to its place, which must be free.
+    ///
+    /// # Errors
+    /// [`ErrorKind::AlreadyExists`] if the place is taken.
+    pub(crate) fn put_new(self) -> io::Result<()> {
+        self.move_by(|from, to| match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+            // Some file systems cannot rename without replacing.
+            Err(Errno::INVAL) if !to.exists() => fs::rename(from, to),
+            Err(Errno::INVAL) => Err(ErrorKind::AlreadyExists.into()),
+            renamed => Ok(renamed?),
+        })
+    }
+
+    fn move_by(mut self, rename: impl FnOnce(&Path, &Path) -> io::Result<()>) -> io::Result<()> {
+        let beside = beside(&self.path);
+        File::open(&beside)?.sync_data()?;
+        rename(&beside, &self.path)?;
+        self.has_moved = true;
+        // The parent of a bare name is the working directory.
+        let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        sync_folder(parent.unwrap_or(Path::new(".")))
+    }
+
+    /// Removes the file.
+    pub(crate) fn discard(mut self) -> io::Result<()> {
+        self.has_moved = true;
+        fs::remove_file(beside(&self.path))
     }
 }
 
-/// Removes the file that was begun for `path`.
-pub(crate) fn remove(path: &Path) -> io::Result<()> {
-    fs::remove_file(beside(path))
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if !self.has_moved {
+            let _ = fs::remove_file(beside(&self.path));
+        }
+    }
 }
 
-/// Moves a complete file to its place, and replaces what is there.
-pub(crate) fn put(path: &Path) -> io::Result<()> {
-    fs::rename(beside(path), path)
-}
-
-/// Moves a complete file to its place, which must be free.
-///
-/// # Errors
-/// [`ErrorKind::AlreadyExists`] if the place is taken.
-pub(crate) fn put_new(path: &Path) -> io::Result<()> {
-    let beside = beside(path);
-    match renameat_with(CWD, &beside, CWD, path, RenameFlags::NOREPLACE) {
-        // Some file systems cannot rename without replacing.
-        Err(Errno::INVAL) if !path.exists() => fs::rename(beside, path),
-        Err(Errno::INVAL) => Err(ErrorKind::AlreadyExists.into()),
-        renamed => Ok(renamed?),
+/// Syncs a folder, so that the names in it are on disk. Some file systems sync no folder, and some folders may only be written to.
+pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
+    match File::open(folder).and_then(|folder| folder.sync_all()) {
+        Err(error) => match error.kind() {
+            ErrorKind::InvalidInput | ErrorKind::Unsupported | ErrorKind::PermissionDenied => Ok(()),
+            _ => Err(error),
+        },
+        Ok(()) => Ok(()),
     }
 }
 
@@ -49,6 +94,12 @@ fn beside(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".new");
     name.into()
+}
+
+/// A folder in memory, or else on disk, for tests that write thousands of files: syncing takes no time in memory.
+#[cfg(test)]
+pub(crate) fn folder_for_many_files() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
 #[cfg(test)]
@@ -65,13 +116,27 @@ mod tests {
         for link in [path.clone(), beside(&path)] {
             symlink(&victim, link).unwrap();
         }
-        begin(&path).unwrap().write_all(b"table").unwrap();
-        put(&path).unwrap();
+        let (mut file, unfinished) = begin(&path).unwrap();
+        file.write_all(b"table").unwrap();
+        unfinished.put().unwrap();
         assert_eq!(fs::read_to_string(&victim).unwrap(), "mine");
         assert!(path.symlink_metadata().unwrap().is_file());
         assert_eq!(fs::read_to_string(&path).unwrap(), "table");
-        begin(&path).unwrap();
-        assert_eq!(put_new(&path).unwrap_err().kind(), ErrorKind::AlreadyExists);
-        put_new(&dir.path().join("other")).unwrap_err();
+        let (_, unfinished) = begin(&path).unwrap();
+        assert_eq!(unfinished.put_new().unwrap_err().kind(), ErrorKind::AlreadyExists);
+        assert!(!beside(&path).exists());
+    }
+
+    #[test]
+    fn a_file_that_does_not_come_to_its_end_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("table.csv");
+        fs::write(&path, "older").unwrap();
+        drop(begin(&path).unwrap());
+        begin(&path).unwrap().1.discard().unwrap();
+        let names: Vec<_> =
+            fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["table.csv"]);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "older");
     }
 }

@@ -9,7 +9,10 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{Checkpoint, CheckpointError, CheckpointFile, Content, MANIFEST, hash, seal};
-use crate::run_dir::{RunError, read, to_toml};
+use crate::{
+    run_dir::{RunError, read, to_toml},
+    unfinished::sync_folder,
+};
 
 /// A checkpoint that is being written, by one rank or by several that name the same place.
 pub struct Draft {
@@ -115,11 +118,6 @@ impl Draft {
         };
         write().map_err(|cause| RunError::Write { file: path.clone(), cause })
     }
-}
-
-/// Syncs a folder, so that the names in it are on disk.
-fn sync_folder(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
 }
 
 /// The files of one rank, on their way to the manifest.

@@ -1,11 +1,6 @@
 //! Tables as Parquet. Each column has the type in its dictionary, and all cells may be empty.
 
-use std::{
-    fs::File,
-    io,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{fs::File, io, path::Path, sync::Arc};
 
 use ::parquet::{
     basic::{Compression, LogicalType, Repetition, Type as Physical},
@@ -23,7 +18,7 @@ use super::{
     columns::{Column, Columns, Kind},
     table::{Row, RowError},
 };
-use crate::unfinished;
+use crate::unfinished::{self, Unfinished};
 
 /// Rows that are compressed together. In a long table they take some megabytes, and a reader loads one
 /// group at a time.
@@ -33,18 +28,19 @@ const ROWS_IN_GROUP: usize = 1 << 16;
 pub struct ParquetWriter<T> {
     writer: SerializedFileWriter<File>,
     waiting: Vec<Map<String, Value>>,
-    path: PathBuf,
+    unfinished: Unfinished,
     row: std::marker::PhantomData<fn(&T)>,
 }
 
 impl<T: Row + Columns> ParquetWriter<T> {
     pub fn create(path: &Path) -> Result<ParquetWriter<T>, RowError> {
-        let file = unfinished::begin(path).map_err(|cause| RowError::Write { file: path.into(), cause })?;
+        let (file, unfinished) =
+            unfinished::begin(path).map_err(|cause| RowError::Write { file: path.into(), cause })?;
         let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
         let writer = schema::<T>()
             .and_then(|schema| SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties)))
             .map_err(|e| io_error(path, e))?;
-        Ok(ParquetWriter { writer, waiting: Vec::new(), path: path.into(), row: std::marker::PhantomData })
+        Ok(ParquetWriter { writer, waiting: Vec::new(), unfinished, row: std::marker::PhantomData })
     }
 
     pub fn push(&mut self, rows: &[T]) -> Result<(), RowError> {
@@ -65,8 +61,9 @@ impl<T: Row + Columns> ParquetWriter<T> {
         if !self.waiting.is_empty() {
             self.write_group()?;
         }
-        self.writer.close().map_err(|e| io_error(&self.path, e))?;
-        unfinished::put(&self.path).map_err(|cause| RowError::Write { file: self.path.clone(), cause })
+        let path = self.unfinished.path().to_path_buf();
+        self.writer.close().map_err(|e| io_error(&path, e))?;
+        self.unfinished.put().map_err(|cause| RowError::Write { file: path, cause })
     }
 
     fn write_group(&mut self) -> Result<(), RowError> {
@@ -84,7 +81,7 @@ impl<T: Row + Columns> ParquetWriter<T> {
             group.close()?;
             Ok(())
         };
-        write().map_err(|e| io_error(&self.path, e))
+        write().map_err(|e| io_error(self.unfinished.path(), e))
     }
 }
 

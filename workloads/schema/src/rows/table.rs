@@ -12,7 +12,10 @@ use super::{
     records::Records,
     rules::{self, Rules},
 };
-use crate::{lines, unfinished};
+use crate::{
+    lines,
+    unfinished::{self, Unfinished},
+};
 
 /// A table that cannot be read or written. Lines count from 1, including the header. The cause is part of
 /// the message and no `source`, because a printed chain of errors would repeat it.
@@ -53,30 +56,30 @@ pub fn write<T: Row>(path: &Path, rows: &[T]) -> Result<(), RowError> {
 /// Writes a whole table in pieces. It moves to its place when it is finished.
 pub struct Writer<T> {
     writer: csv::Writer<File>,
-    path: PathBuf,
+    unfinished: Unfinished,
     row: std::marker::PhantomData<fn(&T)>,
 }
 
 impl<T: Row> Writer<T> {
     pub fn create(path: &Path) -> Result<Writer<T>, RowError> {
         let io = |cause| RowError::Write { file: path.into(), cause };
-        let writer = csv::Writer::from_writer(unfinished::begin(path).map_err(io)?);
-        Ok(Writer { writer, path: path.into(), row: std::marker::PhantomData })
+        let (file, unfinished) = unfinished::begin(path).map_err(io)?;
+        Ok(Writer { writer: csv::Writer::from_writer(file), unfinished, row: std::marker::PhantomData })
     }
 
     pub fn push(&mut self, rows: &[T]) -> Result<(), RowError> {
         for row in rows {
             self.writer
                 .serialize(row)
-                .map_err(|e| RowError::Write { file: self.path.clone(), cause: e.into() })?;
+                .map_err(|e| RowError::Write { file: self.unfinished.path().into(), cause: e.into() })?;
         }
         Ok(())
     }
 
     pub fn finish(mut self) -> Result<(), RowError> {
-        let io = |cause| RowError::Write { file: self.path.clone(), cause };
-        self.writer.flush().map_err(io)?;
-        unfinished::put(&self.path).map_err(io)
+        let path = self.unfinished.path().to_path_buf();
+        let flushed = self.writer.flush().and_then(|()| self.unfinished.put());
+        flushed.map_err(|cause| RowError::Write { file: path, cause })
     }
 }
 
@@ -208,7 +211,7 @@ mod tests {
         #[test]
         fn every_table_round_trips(values in prop::collection::vec(prop::option::of(1u32..1000), 80)) {
             fn check<T: Row + PartialEq + std::fmt::Debug>(rows: Vec<T>) {
-                let dir = tempfile::tempdir().unwrap();
+                let dir = crate::unfinished::folder_for_many_files();
                 let path = dir.path().join("table.csv");
                 write(&path, &rows).unwrap();
                 assert_eq!(read::<T>(&path).unwrap(), rows);

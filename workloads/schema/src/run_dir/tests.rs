@@ -23,7 +23,7 @@ use crate::{
 };
 
 fn run() -> (tempfile::TempDir, RunDir) {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = unfinished::folder_for_many_files();
     let run = RunDir::create(&dir.path().join("r")).unwrap();
     (dir, run)
 }

@@ -9,16 +9,22 @@ use std::{
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::RunError;
-use crate::{FORMAT, unfinished, units::HumanBytes};
+use crate::{
+    FORMAT,
+    unfinished::{self, Unfinished},
+    units::HumanBytes,
+};
 
-/// Replaces a file atomically: also after a kill, a reader finds the old or the new one.
+/// Replaces a file atomically: also after a kill or a power cut, a reader finds the old or the new one.
 pub(crate) fn replace(path: &Path, text: &str) -> Result<(), RunError> {
     let io = |cause| RunError::Write { file: path.into(), cause };
-    begin(path, text).and_then(|()| unfinished::put(path)).map_err(io)
+    begin(path, text).and_then(Unfinished::put).map_err(io)
 }
 
-pub(super) fn begin(path: &Path, text: &str) -> io::Result<()> {
-    unfinished::begin(path)?.write_all(text.as_bytes())
+pub(super) fn begin(path: &Path, text: &str) -> io::Result<Unfinished> {
+    let (mut file, unfinished) = unfinished::begin(path)?;
+    file.write_all(text.as_bytes())?;
+    Ok(unfinished)
 }
 
 pub(crate) fn read(path: &Path) -> Result<String, RunError> {
