@@ -114,7 +114,7 @@ words! {
         Sharing = "sharing",
         /// The job could not be moved off its device or back, and its process may be unusable.
         Suspension = "suspension",
-        /// The disk was full, so that records are missing.
+        /// The disk had no space or no inodes, or a quota was exceeded, so that records are missing.
         DiskFull = "disk-full",
         /// The launch, or an earlier one on one of its devices, did not end after SIGKILL.
         Stuck = "stuck",
