@@ -7,6 +7,9 @@ use std::{
 
 use super::{RunDir, RunError, names::number_of};
 
+/// Whether a run writes a whole file of this name.
+type IsOurs = fn(&RunDir, &str) -> bool;
+
 impl RunDir {
     /// Removes the files that killed programs were writing. They have a name of a file of a run and the suffix `.new`; any other file
     /// is the user's. Only the program that holds the lock of the run may do this.
@@ -39,7 +42,7 @@ impl RunDir {
     }
 
     /// The folders with files that are written whole, and which names those files have.
-    fn folders_of_whole_files(&self) -> [(PathBuf, fn(&RunDir, &str) -> bool); 4] {
+    fn folders_of_whole_files(&self) -> [(PathBuf, IsOurs); 4] {
         [
             (self.0.clone(), RunDir::is_whole_file),
             (self.0.join("jobs"), |run, name| name == "space" || is_numbered(run, name)),
