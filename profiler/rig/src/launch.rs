@@ -65,7 +65,7 @@ const LOOK_AT_LOGS: Duration = Duration::from_secs(1);
 /// The time limits of a launch.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// The time without an event after which a job that may run is hung. A program of the user's may have no events at all, so
+    /// The time without a step, a rest or an answer after which a job that may run is hung. A program of the user's may have no events at all, so
     /// the limit applies from its first step on, and the program is not hung while it computes.
     pub heartbeat: Duration,
     /// The time in which a job must become ready.
@@ -296,8 +296,9 @@ impl Launch {
         self.ranks[index].stdin = None;
         self.listen();
         let memory_ran_out = out_of_memory_kills() > self.out_of_memory_kills;
+        let granted = self.granted();
         let listeners = &mut self.ranks[index].listeners;
-        let torn = listeners.iter_mut().find_map(|listener| listener.finish(&mut Vec::new()).err());
+        let torn = listeners.iter_mut().find_map(|listener| listener.finish(&mut Vec::new(), granted).err());
         let fault = verdict::fault_of(&Evidence {
             end: &end,
             said_last_word: self.ranks[index].said_last_word(),
@@ -319,12 +320,13 @@ impl Launch {
     fn listen(&mut self) {
         self.look_for_ranks();
         self.scrape();
+        let granted = self.granted();
         let mut lines = Vec::new();
         for index in 0..self.ranks.len() {
             let Rank { started: true, listeners, .. } = &mut self.ranks[index] else { continue };
             let mut fault = None;
             for listener in listeners {
-                fault = fault.or(listener.poll(&mut lines).err());
+                fault = fault.or(listener.poll(&mut lines, granted).err());
             }
             for line in lines.drain(..) {
                 if let Event::Failed { kind, error } = &line.event {

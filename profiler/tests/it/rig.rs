@@ -114,7 +114,7 @@ fn every_fault_has_its_kind_and_the_rig_goes_on() {
         (Fault::CrashBeforeHello, PATIENT, Kind::NoHello, "exited with code 3 before it said hello; log/"),
         (Fault::WrongProtocol, PATIENT, Kind::Protocol, "synthetic speaks protocol 2, and this program 1"),
         (Fault::NeverReady, soon_late, Kind::Hung, "was not ready for "),
-        (Fault::Hang { after_steps }, soon_hung, Kind::Hung, "said nothing for "),
+        (Fault::Hang { after_steps }, soon_hung, Kind::Hung, "reported no progress for "),
         (
             Fault::OutOfMemory { after_steps },
             PATIENT,

@@ -137,7 +137,7 @@ impl Engine<'_> {
             // If two jobs did not fit together, both may have failed. The second is alone when its failure is reported.
             ErrorKind::OutOfMemory => !is_too_large || !is_as_asked,
             // Another start would fail in the same way, or may: what failed is the driver.
-            ErrorKind::Unsupported | ErrorKind::TooShort | ErrorKind::Suspension => false,
+            ErrorKind::Unsupported | ErrorKind::TooShort | ErrorKind::Suspension | ErrorKind::Clock => false,
             // The user interrupted it, or its device was lost. The job is not at fault.
             ErrorKind::Interrupted | ErrorKind::DeviceLost => true,
             _ => {

@@ -23,12 +23,12 @@ impl Launch {
         if self.spec.program.speaks() || self.scraper.is_some() {
             return;
         }
-        let Some(Rank { listeners, .. }) = self.ranks.first_mut() else { return };
+        let Some(Rank { listeners, asked_at, .. }) = self.ranks.first_mut() else { return };
         loop {
             let rank = listeners.len() as u32;
             let events = self.run.events_path(&self.spec.launch, rank);
             // Opening anything but a regular file could block.
-            let listener = events.is_file().then(|| Listener::open(&events, rank, Speaker::Hook));
+            let listener = events.is_file().then(|| Listener::open(&events, rank, Speaker::Hook, *asked_at));
             let Some(Ok(listener)) = listener else { return };
             listeners.push(listener);
         }

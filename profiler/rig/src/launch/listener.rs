@@ -9,6 +9,14 @@ use schema::{
     wire::{Command, Event, EventLine, FailureKind, PROTOCOL},
 };
 
+/// The number of steps that a rank which says `ready` may report beyond its grant before it counts as one that ignores the grant.
+/// The step hook reports a few when another optimizer takes over the count, and one for each thread that trains.
+const MOST_BEYOND_GRANT: u32 = 128;
+
+/// The tolerance in the comparison of an event's time with the clock of the harness. Both are readings of one clock, but the time of a
+/// step on a GPU is computed from the clock of the device.
+const CLOCKS_AGREE_WITHIN: Nanos = Nanos::SECOND;
+
 /// A fault of a rank: its kind, and a description.
 pub(super) type Fault = (ErrorKind, String);
 
@@ -26,6 +34,8 @@ pub(super) enum Speaker {
 pub(super) struct Listener {
     reader: EventReader,
     speaker: Speaker,
+    /// When its launch began. No event is older.
+    began: Nanos,
     /// Whether an error occurred. Nothing is read after it, because later events have no meaning.
     broken: bool,
     greeted: bool,
@@ -35,15 +45,23 @@ pub(super) struct Listener {
     paused: bool,
     owes_reply: bool,
     said_last_word: bool,
-    /// The time of its last event, or of the last grant or command to it.
+    /// The number of steps beyond its grant since it last rested.
+    beyond_grant: u32,
+    /// The time of its last event but `memory`, which is no progress, or of the last grant or command to it.
     fresh_at: Nanos,
 }
 
 impl Listener {
-    pub(super) fn open(events: &Path, rank: u32, speaker: Speaker) -> Result<Listener, EventError> {
+    pub(super) fn open(
+        events: &Path,
+        rank: u32,
+        speaker: Speaker,
+        began: Nanos,
+    ) -> Result<Listener, EventError> {
         Ok(Listener {
             reader: EventReader::open(events, rank)?,
             speaker,
+            began,
             broken: false,
             greeted: false,
             ready: false,
@@ -51,22 +69,26 @@ impl Listener {
             paused: false,
             owes_reply: false,
             said_last_word: false,
+            beyond_grant: 0,
             fresh_at: Nanos::monotonic_now(),
         })
     }
 
-    /// Appends new events to `out`, up to the first line that breaks the protocol.
-    pub(super) fn poll(&mut self, out: &mut Vec<EventLine>) -> Result<(), Fault> {
+    /// Appends new events to `out`, up to the first line that breaks the protocol. `granted` is the number of steps that the rank may
+    /// complete.
+    pub(super) fn poll(&mut self, out: &mut Vec<EventLine>, granted: u64) -> Result<(), Fault> {
         if self.broken {
             return Ok(());
         }
         let from = out.len();
         let mut outcome = self.reader.poll(out).map_err(|error| fault_of(&error));
-        if out.len() > from {
-            self.fresh_at = Nanos::monotonic_now();
+        let now = Nanos::monotonic_now();
+        if out[from..].iter().any(|line| !matches!(line.event, Event::Memory(_))) {
+            self.fresh_at = now;
         }
         for (index, line) in out.iter().enumerate().skip(from) {
-            if let Err(fault) = self.hear(&line.event) {
+            let checked = self.check_clock(line, now).and_then(|()| self.hear(&line.event, granted));
+            if let Err(fault) = checked {
                 out.truncate(index);
                 outcome = Err(fault);
                 break;
@@ -77,12 +99,40 @@ impl Listener {
     }
 
     /// Reads the rest after the rank has ended: an incomplete line is an error now.
-    pub(super) fn finish(&mut self, out: &mut Vec<EventLine>) -> Result<(), Fault> {
-        self.poll(out)?;
+    pub(super) fn finish(&mut self, out: &mut Vec<EventLine>, granted: u64) -> Result<(), Fault> {
+        self.poll(out, granted)?;
         if self.broken { Ok(()) } else { self.reader.finish().map_err(|error| fault_of(&error)) }
     }
 
-    fn hear(&mut self, event: &Event) -> Result<(), Fault> {
+    /// Checks that an event that was read at `now` happened between the start of the launch and then. Otherwise the program has
+    /// another clock than the harness, and its times cannot be compared with readings of devices.
+    fn check_clock(&self, line: &EventLine, now: Nanos) -> Result<(), Fault> {
+        let EventLine { mono_ns, event, .. } = line;
+        let age = now.saturating_sub(self.began);
+        if let Event::Ready(ready) = event
+            && ready.startup_ns > age + CLOCKS_AGREE_WITHIN
+        {
+            let startup_ns = ready.startup_ns;
+            let what = format!(
+                "has another clock than the harness: it was ready {startup_ns} after its start, which was {age} ago"
+            );
+            return Err((ErrorKind::Clock, what));
+        }
+        let (apart, direction) = if *mono_ns > now + CLOCKS_AGREE_WITHIN {
+            (*mono_ns - now, "ahead of")
+        } else if *mono_ns + CLOCKS_AGREE_WITHIN < self.began {
+            (self.began - *mono_ns, "behind")
+        } else {
+            return Ok(());
+        };
+        let name = event.name();
+        let what = format!(
+            "has another clock than the harness: the time of its '{name}' is at least {apart} {direction} that of the harness"
+        );
+        Err((ErrorKind::Clock, what))
+    }
+
+    fn hear(&mut self, event: &Event, granted: u64) -> Result<(), Fault> {
         if self.said_last_word {
             return Err((ErrorKind::Garbled, format!("went on after its last word with '{}'", event.name())));
         }
@@ -105,8 +155,21 @@ impl Listener {
             Event::Ready(_) => {
                 self.ready = true;
                 self.rested_at = Some(0);
+                self.beyond_grant = 0;
             }
-            Event::Held { index } => self.rested_at = Some(*index),
+            Event::Held { index } => {
+                self.rested_at = Some(*index);
+                self.beyond_grant = 0;
+            }
+            Event::Paused { .. }
+            | Event::Resumed { .. }
+            | Event::Checkpointed { .. }
+            | Event::Refused { .. }
+                if !self.owes_reply =>
+            {
+                let what = format!("answered '{}' without a command", event.name());
+                return Err((ErrorKind::Protocol, what));
+            }
             Event::Paused { .. } => {
                 self.paused = true;
                 self.owes_reply = false;
@@ -116,6 +179,17 @@ impl Listener {
                 self.owes_reply = false;
             }
             Event::Checkpointed { .. } | Event::Refused { .. } => self.owes_reply = false,
+            Event::Step(step) if self.ready && step.index >= granted => {
+                self.beyond_grant += 1;
+                if self.beyond_grant > MOST_BEYOND_GRANT {
+                    let (beyond, index) = (self.beyond_grant, step.index);
+                    let what = format!(
+                        "ignores its grant: it may complete {granted} steps, and has taken {beyond} more, up to \
+                         step {index}, without a rest"
+                    );
+                    return Err((ErrorKind::Protocol, what));
+                }
+            }
             Event::Step(_) | Event::Memory(_) => {}
             Event::Finished { .. } | Event::Failed { .. } => self.said_last_word = true,
         }
@@ -169,7 +243,7 @@ impl Listener {
             () if !self.greeted => (startup, "did not say hello"),
             () if !self.ready => (startup, "was not ready"),
             () if self.owes_reply => (heartbeat, "did not answer a command"),
-            () => (heartbeat, "said nothing"),
+            () => (heartbeat, "reported no progress"),
         };
         (silent > Nanos::from(limit)).then(|| (ErrorKind::Hung, format!("{what} for {silent}")))
     }
@@ -253,9 +327,12 @@ mod tests {
         let mut writer = EventWriter::create(&path, 0).unwrap();
         events.iter().for_each(|event| writer.say(event.clone()).unwrap());
         std::fs::File::options().append(true).open(&path).unwrap().write_all(tail.as_bytes()).unwrap();
-        let mut listener = Listener::open(&path, 0, speaker).unwrap();
+        let mut listener = Listener::open(&path, 0, speaker, Nanos::ZERO).unwrap();
+        if events.iter().any(|event| matches!(event, Event::Paused { .. })) {
+            listener.told(Some(&Command::Pause {}));
+        }
         let mut lines = Vec::new();
-        let fault = listener.finish(&mut lines).err();
+        let fault = listener.finish(&mut lines, 1).err();
         (listener, lines.len(), fault)
     }
 
@@ -294,9 +371,9 @@ mod tests {
         {
             writer.say_at(Nanos(at), event).unwrap();
         }
-        let mut listener = Listener::open(&path, 0, Speaker::Worker).unwrap();
+        let mut listener = Listener::open(&path, 0, Speaker::Worker, Nanos::ZERO).unwrap();
         let mut lines = Vec::new();
-        assert_eq!(listener.finish(&mut lines), Ok(()));
+        assert_eq!(listener.finish(&mut lines, 1), Ok(()));
         assert_eq!(lines.iter().map(|line| line.mono_ns.0).collect::<Vec<_>>(), [10, 20, 90, 60]);
         assert!(listener.at_rest(1), "patience is counted from when a line was heard, not from its time");
     }

@@ -49,7 +49,8 @@ impl Launch {
             let events = self.run.events_path(&launch, rank);
             // The harness creates the file, so a missing file can only be an error of the rank.
             File::create_new(&events)?;
-            let listeners = vec![Listener::open(&events, rank, speaker)?];
+            let asked_at = Nanos::monotonic_now();
+            let listeners = vec![Listener::open(&events, rank, speaker, asked_at)?];
             if speaks {
                 let (reader, writer) = std::io::pipe()?;
                 (stdin, commands) = (reader.into(), Some(writer));
@@ -75,7 +76,7 @@ impl Launch {
                 listeners,
                 stdin: commands,
                 end: None,
-                asked_at: Nanos::monotonic_now(),
+                asked_at,
                 logs: [self.run.stdout_path(&launch, rank), self.run.stderr_path(&launch, rank)]
                     .map(Kept::new),
                 dying_since: None,

@@ -141,7 +141,11 @@ fn advice(kind: ErrorKind, speaks: bool) -> &'static str {
         ErrorKind::Start if !speaks => "check the command",
         ErrorKind::Start => "run scripts/setup, which puts the programs side by side",
         ErrorKind::NoHello => "see `profile doctor` for what this machine lacks",
+        ErrorKind::Protocol if !speaks => "see the worker protocol in workloads/README.md",
         ErrorKind::Protocol => "build all programs from the same sources with scripts/setup",
+        ErrorKind::Clock => {
+            "start it in the time namespace of the harness, and without programs such as faketime"
+        }
         ErrorKind::Hung => "if a step may take that long, raise --heartbeat",
         ErrorKind::Garbled | ErrorKind::Lost => {
             "check that the disk is not full and that nothing else writes to the file"

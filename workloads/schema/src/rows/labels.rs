@@ -90,9 +90,11 @@ words! {
         Start = "start",
         /// The program ended before its `hello`.
         NoHello = "no-hello",
-        /// The `hello` has another protocol version.
+        /// The events break the protocol: the `hello` has another version, or a job ignores its grant, for example.
         Protocol = "protocol",
-        /// No event came within the heartbeat time-out.
+        /// The times of the events cannot be readings of the harness's clock.
+        Clock = "clock",
+        /// No step, rest or answer came within the heartbeat time-out.
         Hung = "hung",
         /// A line of the events cannot be read.
         Garbled = "garbled",
