@@ -4,7 +4,10 @@ use std::{
     io::{self, BufReader, Write},
     os::unix::process::CommandExt as _,
     process::{Child, Command, Stdio},
-    sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -21,6 +24,13 @@ const LEAVES_WITHIN: Duration = Duration::from_secs(1);
 /// or whose child does, reaches it.
 const EXPLAINED_WITHIN: Duration = Duration::from_secs(10);
 
+/// The number of lines that are read ahead of the questions. A program that writes more blocks on its stdout, so that it cannot fill
+/// the memory.
+const READ_AHEAD: usize = 1;
+
+/// The number of characters of an answer, or of a line of stderr, that an error quotes.
+const LONGEST_QUOTE_CHARS: usize = 80;
+
 /// A running program. It has to exit at the end of its input. It is killed when the scheduler dies or when the thread that started
 /// it ends; processes that it has started then see the end of their input. Its stderr is passed on.
 pub(super) struct Program {
@@ -29,10 +39,10 @@ pub(super) struct Program {
     /// The input of the program. Dropping the sender ends it.
     questions: Option<Sender<String>>,
     answers: Receiver<io::Result<String>>,
-    /// The lines of stderr.
-    said: Receiver<String>,
     /// The last line of stderr, for errors.
-    last_words: String,
+    last_words: Arc<Mutex<String>>,
+    /// Disconnected when stderr has ended.
+    stderr_end: Receiver<()>,
     limit: Duration,
 }
 
@@ -51,8 +61,9 @@ impl Program {
         let mut child = command.spawn().with_context(|| format!("'{name}' cannot be started"))?;
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (questions, asked) = channel::<String>();
-        let (answer, answers) = channel();
-        let (say, said) = channel();
+        let (answer, answers) = sync_channel(READ_AHEAD);
+        let (stderr_is_open, stderr_end) = channel();
+        let last_words = Arc::new(Mutex::new(String::new()));
         // Each stream has a thread, so that a program that neither reads nor writes blocks only these threads.
         thread::spawn(move || {
             let Some(mut stdin) = stdin else { return };
@@ -68,7 +79,7 @@ impl Program {
                 }
             }
         });
-        let prefix = name.clone();
+        let (prefix, last_line) = (name.clone(), last_words.clone());
         thread::spawn(move || {
             let Some(mut stderr) = stderr.map(BufReader::new) else { return };
             while let Some(line) = lines::next(&mut stderr).transpose() {
@@ -76,17 +87,17 @@ impl Program {
                 let line =
                     line.map_or_else(|error| error.to_string(), |line| String::from_utf8_lossy(&line).into());
                 output::note(format_args!("{prefix}: {line}"));
-                // Nothing receives the line after the program was dropped. It is printed all the same.
-                let _ = say.send(line);
+                *last_line.lock().unwrap_or_else(PoisonError::into_inner) = beginning(&line);
                 if is_over {
                     break;
                 }
             }
             // After an error stderr is still read, so that the program does not block on a full pipe.
             let _ = io::copy(&mut stderr, &mut io::sink());
+            drop(stderr_is_open);
         });
-        let (name, questions, last_words) = (name.clone(), Some(questions), String::new());
-        Ok(Program { name, child, questions, answers, said, last_words, limit })
+        let (name, questions) = (name.clone(), Some(questions));
+        Ok(Program { name, child, questions, answers, last_words, stderr_end, limit })
     }
 
     pub(super) fn name(&self) -> &str {
@@ -105,7 +116,6 @@ impl Program {
         // If the program has ended, the question is lost and the wait for the answer fails.
         let _ = self.questions.as_ref().map(|questions| questions.send(line));
         let answer = self.answers.recv_timeout(self.limit);
-        self.said.try_iter().for_each(|line| self.last_words = line);
         match answer {
             Ok(answer) => answer.context("its answer"),
             Err(RecvTimeoutError::Timeout) => {
@@ -117,19 +127,16 @@ impl Program {
                     .leave(EXPLAINED_WITHIN)
                     .map_or_else(|| "it closed its output".into(), |end| format!("it ended ({end})"));
                 // Its last lines may not have been read yet. A process that it has started may keep its stderr open.
-                while let Ok(line) = self.said.recv_timeout(EXPLAINED_WITHIN) {
-                    self.last_words = line;
-                }
+                let _ = self.stderr_end.recv_timeout(EXPLAINED_WITHIN);
                 bail!("{end}{}", self.last_words())
             }
         }
     }
 
     fn last_words(&self) -> String {
-        if self.last_words.is_empty() {
-            String::new()
-        } else {
-            format!("; its last output: {}", self.last_words)
+        match &**self.last_words.lock().unwrap_or_else(PoisonError::into_inner) {
+            "" => String::new(),
+            line => format!("; its last output: {line}"),
         }
     }
 
@@ -162,15 +169,17 @@ impl Drop for Program {
     }
 }
 
-/// The beginning of an answer, for errors.
-pub(super) fn beginning(answer: &str) -> String {
-    const SHOWN: usize = 200;
-    let rest = if answer.chars().nth(SHOWN).is_some() { ".." } else { "" };
-    answer.trim_end().chars().take(SHOWN).chain(rest.chars()).collect()
+/// The beginning of a line, for errors.
+pub(super) fn beginning(line: &str) -> String {
+    let line = line.trim_end();
+    let rest = if line.chars().nth(LONGEST_QUOTE_CHARS).is_some() { ".." } else { "" };
+    line.chars().take(LONGEST_QUOTE_CHARS).chain(rest.chars()).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use front_door::wait_for;
+
     use super::*;
 
     #[test]
@@ -190,10 +199,10 @@ mod tests {
             let mut program = Program::start(&argv, limit).expect("there is a shell");
             if limit == short {
                 // The output arrives before the wait for the answer begins.
-                let line = program.said.recv();
-                let (say, said) = channel();
-                program.said = said;
-                say.send(line.expect("it says something")).expect("it is listened to");
+                wait_for("the program says something", || match program.last_words() {
+                    words if words.is_empty() => Err("nothing"),
+                    _ => Ok(()),
+                });
             }
             assert_eq!(
                 program.ask("?\n".into()).map_err(|error| format!("{error:#}")),
@@ -212,11 +221,31 @@ mod tests {
     }
 
     #[test]
+    fn a_program_that_floods_its_output_stands_still_until_it_is_refused() {
+        let argv = ["sh", "-c", "exec yes $(printf '%0200d' 7)"].map(str::to_owned);
+        let mut program = Program::start(&argv, Duration::from_secs(60)).expect("there is a shell");
+        let io = format!("/proc/{}/io", program.child.id());
+        let (mut written, mut polls_alike) = (0, 0);
+        wait_for("the flood stands still", || {
+            let text = std::fs::read_to_string(&io).expect("the process lives");
+            let count = text.lines().find_map(|line| line.strip_prefix("wchar: ")?.parse::<u64>().ok());
+            let now = count.expect("the kernel counts written bytes");
+            polls_alike = if now > 0 && now == written { polls_alike + 1 } else { 0 };
+            written = now;
+            if polls_alike > 20 { Ok(()) } else { Err(now) }
+        });
+        assert!(written < 1 << 20, "a pipe and a few lines, and not {written} bytes");
+        let error = program.ask("?\n".into()).expect_err("it was not asked").to_string();
+        let zeros = "0".repeat(LONGEST_QUOTE_CHARS);
+        assert_eq!(error, format!("it wrote '{zeros}..' before it was asked; answer each line once"));
+    }
+
+    #[test]
     fn an_answer_before_the_question_is_refused() {
         let argv = ["sh", "-c", "echo early; read line; echo one"].map(str::to_owned);
         let mut program = Program::start(&argv, Duration::from_secs(60)).expect("there is a shell");
         let line = program.answers.recv();
-        let (answer, answers) = channel();
+        let (answer, answers) = sync_channel(READ_AHEAD);
         program.answers = answers;
         answer.send(line.expect("it says something")).expect("it is listened to");
         let error = program.ask("?\n".into()).expect_err("it was not asked").to_string();
