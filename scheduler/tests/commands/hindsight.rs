@@ -71,7 +71,19 @@ fn a_run_with_failures_and_a_run_without_a_journal_have_no_hindsight() {
     noisy(&door, "fifo", "--job-mtbf 200s --retries 99");
     let said = door.exits(2, "fidelity noisy --hindsight");
     assert!(said.err.contains("launches failed or devices were lost in it"), "{}", said.err);
-    fs::remove_file(door.path("noisy/decisions.jsonl")).unwrap();
+    let journal = door.path("noisy/decisions.jsonl");
+    let text = fs::read_to_string(&journal).unwrap();
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let at = |line: &str| line.split_once(r#""at_ns":"#).unwrap().1.split_once(',').unwrap().0.to_owned();
+    let (before, late) = (at(&lines[2]), at(&lines[3]));
+    lines[3] = lines[3].replacen(&format!(r#""at_ns":{late}"#), r#""at_ns":7"#, 1);
+    fs::write(&journal, lines.join("\n") + "\n").unwrap();
+    let words = format!("decisions.jsonl: line 4: at_ns is 7, and the turn before it was at {before}");
+    for command in ["fidelity noisy --hindsight", "replay noisy", "explain noisy j1"] {
+        let said = door.exits(2, command);
+        assert!(said.err.contains(&words), "{command}: {}", said.err);
+    }
+    fs::remove_file(&journal).unwrap();
     let said = door.exits(2, "fidelity noisy --hindsight");
     assert!(said.err.contains("decisions.jsonl"), "{}", said.err);
 }

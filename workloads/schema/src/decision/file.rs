@@ -11,6 +11,7 @@ use crate::{
     line_file::LineFile,
     lines::{self, LONGEST_LINE_BYTES},
     rows::RowError,
+    units::Nanos,
 };
 
 /// Appends turns. Each is on file when `write` returns, so that it survives the process that wrote it.
@@ -48,7 +49,7 @@ impl TurnWriter {
 /// Reads all turns up to the last complete line. A killed writer may have left an incomplete one after it.
 ///
 /// # Errors
-/// The file cannot be read, a line is no turn, or turns are missing between two lines.
+/// The file cannot be read, a line is no turn, turns are missing between two lines, or a turn is earlier than the one before it.
 pub fn read(path: &Path) -> Result<Vec<Turn>, RowError> {
     let mut turns = Vec::new();
     read_each(path, |turn| turns.push(turn))?;
@@ -62,7 +63,7 @@ pub fn read(path: &Path) -> Result<Vec<Turn>, RowError> {
 pub fn read_each(path: &Path, mut visit: impl FnMut(Turn)) -> Result<(), RowError> {
     let broken = |cause| RowError::Io { file: path.into(), cause };
     let mut file = BufReader::new(File::open(path).map_err(broken)?);
-    let mut line = Vec::new();
+    let (mut line, mut before) = (Vec::new(), Nanos::ZERO);
     for number in 0.. {
         line.clear();
         let most = LONGEST_LINE_BYTES as u64 + 1;
@@ -73,19 +74,27 @@ pub fn read_each(path: &Path, mut visit: impl FnMut(Turn)) -> Result<(), RowErro
                 || RowError::Row { file: path.into(), line: number + 1, message: lines::too_long() };
             return if is_too_long { Err(too_long()) } else { Ok(()) };
         }
-        visit(turn(path, &line, number)?);
+        let turn = turn(path, &line, number, before)?;
+        before = turn.at_ns;
+        visit(turn);
     }
     Ok(())
 }
 
-fn turn(path: &Path, line: &[u8], number: u64) -> Result<Turn, RowError> {
+/// Parses the turn `number`, which is not earlier than `before`.
+fn turn(path: &Path, line: &[u8], number: u64, before: Nanos) -> Result<Turn, RowError> {
     let wrong = |message| RowError::Row { file: path.into(), line: number + 1, message };
     let turn: Turn = serde_json::from_slice(line).map_err(|e| wrong(format!("not a turn: {e}")))?;
-    if turn.turn == number {
-        Ok(turn)
-    } else {
-        Err(wrong(format!("turns were lost: expected turn {number}, found {}", turn.turn)))
+    if turn.turn != number {
+        return Err(wrong(format!("turns were lost: expected turn {number}, found {}", turn.turn)));
     }
+    if turn.at_ns < before {
+        let (at, before) = (turn.at_ns.0, before.0);
+        return Err(wrong(format!(
+            "at_ns is {at}, and the turn before it was at {before}: no clock of a run goes back"
+        )));
+    }
+    Ok(turn)
 }
 
 #[cfg(test)]
@@ -96,7 +105,6 @@ mod tests {
     use crate::{
         decision::{Action, DeviceId, Happened, JobId, Refused, Settled, Share},
         rows::ErrorKind,
-        units::Nanos,
     };
 
     fn any_action() -> impl Strategy<Value = Action> {
@@ -159,6 +167,7 @@ mod tests {
             view_hash: "0123456789abcdef".into(),
         });
         prop::collection::vec(turn, 0..6).prop_map(|mut turns| {
+            turns.sort_by_key(|turn| turn.at_ns);
             turns.iter_mut().zip(0..).for_each(|(turn, number)| turn.turn = number);
             turns
         })
@@ -234,6 +243,10 @@ mod tests {
             (first.clone(), "decisions.jsonl: line 2: turns were lost: expected turn 1, found 0"),
             ("{}".into(), "line 2: not a turn: missing field"),
             (first.replace("arrived", "arised").replacen('0', "1", 1), "line 2: not a turn: unknown variant"),
+            (
+                first.replacen('0', "1", 1).replace(r#""at_ns":5"#, r#""at_ns":4"#),
+                "line 2: at_ns is 4, and the turn before it was at 5",
+            ),
             (first.replace(r#"{"arrived":{"job":0}}"#, ""), "line 2: not a turn: a turn without an event"),
         ] {
             std::fs::write(&path, format!("{first}\n{second}\n")).unwrap();
