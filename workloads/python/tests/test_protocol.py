@@ -148,6 +148,35 @@ optimizer.step()
             self.assertEqual(process.returncode, 0)
             self.assertEqual([name for name in launch.names() if name != "held"][2:], ["step", "step", "step", "finished"])
 
+    def test_a_signal_handler_of_the_program_is_heard_within_the_hook(self):
+        program = """
+import os, signal, torch
+class Late(Exception): pass
+def late(number, *_): raise Late if number == signal.SIGALRM else KeyboardInterrupt
+signal.signal(signal.SIGALRM, late)
+signal.signal(signal.SIGUSR1, late)
+optimizer = torch.optim.SGD()
+write, signals = os.write, [None, None, None, signal.SIGALRM, None, signal.SIGUSR1, None, None]
+def write_and_be_told(descriptor, line):
+    if b'"step"' not in line: return write(descriptor, line)
+    number = signals.pop(0)
+    if number == signal.SIGUSR1: os.kill(os.getpid(), number)
+    written = write(descriptor, line)
+    if number == signal.SIGALRM: os.kill(os.getpid(), number)
+    return written
+os.write = write_and_be_told
+heard = []
+for _ in range(9):
+    try: optimizer.step()
+    except (Late, KeyboardInterrupt) as error: heard.append(type(error).__name__)
+print(heard)
+"""
+        with Launch() as launch:
+            process = launch.run(program)
+            self.assertEqual((process.stdout, process.stderr), ("['Late', 'KeyboardInterrupt']\n", ""))
+            self.assertEqual([step["index"] for step in launch.steps()], [1, 2, 3, 4, 5, 7, 8])
+            self.assertEqual(launch.names()[-1], "finished", "the line of step 4 was written, and that of step 6 was not")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -71,7 +71,8 @@ class DeviceClock:
         return not self._queue and self._boundary.query()
 
     def restart(self) -> None:
-        """Begins a step now. The device is idle and passes the event at once."""
+        """Begins a step now. Boundaries before it are forgotten. A device that is idle passes the event at once."""
+        self._queue.clear()
         self._end_ns = self._not_done_ns = time.monotonic_ns()
         self._boundary = self._put()
         self._marks = []

@@ -14,6 +14,22 @@ def uncaught():
     return getattr(sys, "last_value", None)
 
 
+def is_of_program(error: BaseException) -> bool:
+    """Whether a signal handler of the program raised it, which Python may call between any two lines of the hook.
+
+    Python gives a handler the frame that it interrupts, which is the one before it in the traceback.
+    """
+    if not isinstance(error, Exception):
+        return True
+    entry = error.__traceback__
+    while entry is not None and entry.tb_next is not None:
+        interrupted, entry = entry.tb_frame, entry.tb_next
+        for value in entry.tb_frame.f_locals.values():
+            if value is interrupted or isinstance(value, tuple) and any(item is interrupted for item in value):
+                return True
+    return False
+
+
 def kind_of(error: BaseException) -> str:
     """The kind in the protocol. PyTorch has classes for some errors, and raises a RuntimeError for others."""
     names, text = {kind.__name__ for kind in type(error).__mro__}, str(error)

@@ -9,8 +9,8 @@ RANK_0 = ".0.jsonl"
 
 
 class EventFile:
-    def __init__(self, descriptor: int, rank: int):
-        self._descriptor, self._rank = descriptor, rank
+    def __init__(self, descriptor: int, rank: int, path: str):
+        self._descriptor, self._rank, self._path = descriptor, rank, path
         self._seq = 0
         # A signal handler of the program may take a step while an event is written.
         self._lock = threading.RLock()
@@ -32,7 +32,7 @@ class EventFile:
         if not is_new:
             os.close(descriptor)
             return None
-        return cls(descriptor, rank)
+        return cls(descriptor, rank, path)
 
     def say(self, mono_ns: int, event: bytes) -> None:
         """Appends `event`, a JSON object, with the time `mono_ns`. Does nothing after the last event."""
@@ -49,6 +49,11 @@ class EventFile:
         with self._lock:
             self.say(mono_ns, event)
             self.close()
+
+    def recount(self) -> None:
+        """Takes the number of the next line from the file, after an exception that may have come between a line and its count."""
+        with self._lock, open(self._path, "rb") as file:
+            self._seq = sum(1 for _ in file)
 
     def close(self) -> None:
         """In a forked child the parent keeps the lock, because both share the open file."""

@@ -1,10 +1,11 @@
-"""The functions that PyTorch calls before and after every optimizer step. They catch every exception of the hook."""
+"""The functions that PyTorch calls before and after every optimizer step. They catch every exception of the hook, and none
+of a signal handler of the program."""
 
 import functools
 import os
 import sys
 
-from tandem_hook import notes
+from tandem_hook import ending, notes
 from tandem_hook.calls import Calls
 from tandem_hook.graphs import Graphs
 from tandem_hook.job import Job
@@ -66,12 +67,13 @@ def ended(optimizer) -> None:
         if job.is_capturing():
             _graphs.capture(optimizer)
             return
-        rests = job.ended(optimizer)
-    except Exception as error:
+        if job.ended(optimizer):
+            job.rest()
+    except BaseException as error:
+        if ending.is_of_program(error):
+            job.recover()
+            raise
         job.give_up(error)
-        return
-    if rests:
-        job.rest()
 
 
 def forget() -> None:

@@ -114,10 +114,18 @@ class Job:
         if self._events:
             self._events.close()
 
+    def recover(self) -> None:
+        """Begins a step now, after an exception of the program that interrupted the hook. Steps not yet reported have no event."""
+        if not self._is_silent and self._clock is not None:
+            self._events.recount()
+            self._clock.restart()
+
     def _guarded(self, work):
         try:
             return work()
         except Exception as error:
+            if ending.is_of_program(error):
+                raise
             self.give_up(error)
             return None
 
