@@ -144,6 +144,46 @@ fn utilisation_is_the_same_with_the_column_and_without_it() {
     assert_eq!((found.predicted_percent, found.measured_percent), (None, with.measured_percent));
 }
 
+/// The table without one of its columns. No cell of it contains a comma.
+fn without(table: &str, column: &str) -> String {
+    let index = table.lines().next().unwrap().split(',').position(|name| name == column).unwrap();
+    let cut = |line: &str| {
+        let mut cells: Vec<&str> = line.split(',').collect();
+        cells.remove(index);
+        cells.join(",") + "\n"
+    };
+    table.lines().map(cut).collect()
+}
+
+#[test]
+fn a_table_without_a_required_column_is_refused_and_its_cells_may_be_empty() {
+    let door = crate::door();
+    runs(&door);
+    let outcomes = fs::read_to_string(door.path("calm/outcomes.csv")).unwrap();
+    let predictions: Vec<Prediction> = rows::read::<Outcome>(&door.path("calm/outcomes.csv"))
+        .unwrap()
+        .iter()
+        .map(Prediction::from)
+        .collect();
+    rows::write(&door.path("calm/predictions.csv"), &predictions).unwrap();
+    let predictions = fs::read_to_string(door.path("calm/predictions.csv")).unwrap();
+    let is_refused = |err: &str, file: &str, missing: &str| err.contains(file) && err.contains(missing);
+    for column in ["start_ns", "end_ns", "jct_ns", "queued_ns", "running_ns", "packed_ns", "device_time_ns"] {
+        let missing = format!("missing field `{column}`");
+        door.write("calm/outcomes.csv", &without(&outcomes, column));
+        for command in ["fidelity wild calm", "fidelity calm wild", "fidelity calm/outcomes.csv wild"] {
+            let said = door.exits(2, command);
+            assert!(is_refused(&said.err, "calm/outcomes.csv: line ", &missing), "{command}: {}", said.err);
+        }
+        door.write("calm/outcomes.csv", &outcomes);
+        door.write("calm/predictions.csv", &without(&predictions, column));
+        let said = door.exits(2, "fidelity calm");
+        assert!(is_refused(&said.err, "calm/predictions.csv: line ", &missing), "{}", said.err);
+    }
+    door.write("calm/outcomes.csv", &without(&outcomes, "first_100_ns"));
+    door.exits(0, "fidelity calm/outcomes.csv wild");
+}
+
 #[test]
 fn what_cannot_be_compared_is_told() {
     let door = crate::door();

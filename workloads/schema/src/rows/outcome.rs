@@ -13,14 +13,19 @@ use crate::{decision::JobId, plan::Plan, trace::Class};
 ///
 /// From arrival to end a job is always either queued, switching, running or paused, so that the four add up
 /// to `jct_ns`. For a job that has not ended, they add up to the end of the run.
+///
+/// A file without a column is refused if the column is read by `deserialize_with`, though its cells may be empty: serde regards any
+/// other [`Option`] that is absent as empty.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     pub job: JobId,
     pub name: String,
     /// The workload of the catalog, or the name of a command.
     pub workload: String,
+    #[serde(deserialize_with = "Option::deserialize")]
     pub global_batch: Option<u32>,
     /// The plan as requested.
+    #[serde(deserialize_with = "Option::deserialize")]
     pub plan: Option<Plan>,
     pub devices: u32,
     pub user: String,
@@ -32,18 +37,27 @@ pub struct Outcome {
     pub submit_utc: Option<String>,
     pub submit_ns: u64,
     /// When it first got devices; absent if it never did.
+    #[serde(deserialize_with = "Option::deserialize")]
     pub start_ns: Option<u64>,
     /// Absent if it had not ended at the end of the run, and if it was never admitted.
+    #[serde(deserialize_with = "Option::deserialize")]
     pub end_ns: Option<u64>,
     /// Job completion time, from arrival to end. Absent if it did not end well.
+    #[serde(deserialize_with = "Option::deserialize")]
     pub jct_ns: Option<u64>,
+    #[serde(deserialize_with = "Option::deserialize")]
     pub queued_ns: Option<u64>,
+    #[serde(deserialize_with = "Option::deserialize")]
     pub switching_ns: Option<u64>,
+    #[serde(deserialize_with = "Option::deserialize")]
     pub running_ns: Option<u64>,
     /// The part of the running time in which another job had one of its devices, too.
+    #[serde(deserialize_with = "Option::deserialize")]
     pub packed_ns: Option<u64>,
+    #[serde(deserialize_with = "Option::deserialize")]
     pub paused_ns: Option<u64>,
     /// Running time times the number of devices.
+    #[serde(deserialize_with = "Option::deserialize")]
     pub device_time_ns: Option<u64>,
     /// The job's part of the busy time of devices. Jobs that run on a device at the same time have equal
     /// parts, so that the sum over jobs counts the device once. Absent in files without this column.
@@ -69,6 +83,7 @@ pub struct Outcome {
     pub retries: u32,
     /// Effective steps, and the requested steps.
     pub steps: u64,
+    #[serde(deserialize_with = "Option::deserialize")]
     pub steps_asked: Option<u64>,
     /// Steps that were lost to a failure or a stop without a checkpoint.
     pub steps_lost: u64,
@@ -82,8 +97,10 @@ pub struct Outcome {
     pub steps_skipped: u64,
     #[serde(default)]
     pub skipped_ns: u64,
+    #[serde(deserialize_with = "Option::deserialize")]
     pub predicted_jct_ns: Option<u64>,
     pub status: Status,
+    #[serde(deserialize_with = "Option::deserialize")]
     pub err: Option<ErrorKind>,
     pub err_detail: Option<String>,
 }
@@ -93,14 +110,23 @@ pub struct Outcome {
 pub struct Prediction {
     pub job: JobId,
     pub name: String,
+    #[serde(deserialize_with = "Option::deserialize")]
     pub start_ns: Option<u64>,
+    #[serde(deserialize_with = "Option::deserialize")]
     pub end_ns: Option<u64>,
+    #[serde(deserialize_with = "Option::deserialize")]
     pub jct_ns: Option<u64>,
+    #[serde(deserialize_with = "Option::deserialize")]
     pub queued_ns: Option<u64>,
+    #[serde(deserialize_with = "Option::deserialize")]
     pub switching_ns: Option<u64>,
+    #[serde(deserialize_with = "Option::deserialize")]
     pub running_ns: Option<u64>,
+    #[serde(deserialize_with = "Option::deserialize")]
     pub packed_ns: Option<u64>,
+    #[serde(deserialize_with = "Option::deserialize")]
     pub paused_ns: Option<u64>,
+    #[serde(deserialize_with = "Option::deserialize")]
     pub device_time_ns: Option<u64>,
     pub busy_share_ns: Option<u64>,
     #[serde(default)]
@@ -133,6 +159,7 @@ pub struct Prediction {
     #[serde(default)]
     pub warnings: Warnings,
     pub status: Status,
+    #[serde(deserialize_with = "Option::deserialize")]
     pub err: Option<ErrorKind>,
     pub err_detail: Option<String>,
 }
