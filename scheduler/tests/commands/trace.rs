@@ -152,8 +152,8 @@ fn an_imported_trace_can_be_scaled() {
         "{}",
         said.err
     );
-    let said = door.exits(2, "trace import --format acme philly.csv");
-    assert!(said.err.contains("'acme' is not one of: helios, "), "{}", said.err);
+    let said = door.exits(2, "trace import --format borg philly.csv");
+    assert!(said.err.contains("'borg' is not one of: acme, "), "{}", said.err);
 }
 
 #[test]
@@ -203,6 +203,25 @@ fn odd_rows_are_left_out_with_their_counts_and_refused_if_strict() {
     door.write("h.csv", &format!("{header}\n2;u;v;1;4;2021-05-03 00:01:00;\n"));
     let said = door.exits(4, "trace import --format helios h.csv");
     assert!(said.err.contains("h.csv has no jobs: 1 row is left out: 'duration' is empty"), "{}", said.err);
+}
+
+#[test]
+fn jobs_of_slurm_are_simulated() {
+    let door = crate::door();
+    door.write(
+        "jobs.txt",
+        "JobID|JobName|User|Partition|State|Submit|Elapsed|AllocCPUS|AllocTRES\n\
+         7|a|ana|gpu|COMPLETED|2024-03-01T08:00:00|00:10:00|16|cpu=16,gres/gpu:a100=2,gres/gpu=2,node=1\n\
+         8|b|bob|gpu|FAILED|2024-03-01T08:01:00|00:05:00|8|cpu=8,gres/gpu=1,node=1\n\
+         9|b|bob|gpu|RUNNING|2024-03-01T08:01:00|00:05:00|8|cpu=8,gres/gpu=1,node=1\n",
+    );
+    let said = door.exits(0, "trace import --format sacct jobs.txt --out t.csv");
+    assert!(said.err.contains("1 row is left out: a job that had not ended"), "{}", said.err);
+    door.exits(0, "sim t.csv --policy fifo --cluster 1x2 --switch-cost 0s --out runs/sim");
+    let outcomes: Vec<Outcome> = rows::read(&door.path("runs/sim/outcomes.csv")).unwrap();
+    let jobs: Vec<_> =
+        outcomes.iter().map(|row| (row.name.as_str(), row.devices, row.user.as_str())).collect();
+    assert_eq!(jobs, [("7", 2, "ana"), ("8", 1, "bob")]);
 }
 
 #[test]

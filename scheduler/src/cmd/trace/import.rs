@@ -16,13 +16,21 @@ use super::{Clock, Shaped};
 
 /// Convert a published trace.
 ///
-/// helios: the jobs of a cluster of SenseTime, with arrival, GPUs, cores, duration, user and virtual cluster; they can be simulated,
-/// but not run. Files of the artifact of Lucid have the names of recurring jobs, too.
-/// pai-2020: the jobs of a cluster of Alibaba, with the sum of their tasks, users and groups; they can be simulated, but not run.
-/// philly: the 82,247 jobs of a cluster of Microsoft, with arrival, GPUs and duration; they can be simulated, but not run.
+/// acme: the jobs of Seren or Kalos, two clusters of Shanghai AI Lab, with arrival, GPUs, cores, duration and user.
+/// elasticflow: a trace of the artifact of ElasticFlow, with arrival, GPUs, steps and duration.
+/// helios: the jobs of a cluster of SenseTime, with arrival, GPUs, cores, duration, user and virtual cluster. Files of the artifact of
+/// Lucid have the names of recurring jobs, too.
+/// pai-2020: the jobs of a cluster of Alibaba, with the sum of their tasks, users and groups.
+/// pai-2023: the pods of a cluster of Alibaba, with arrival, GPUs, cores and duration.
+/// philly: the 82,247 jobs of a cluster of Microsoft, with arrival, GPUs and duration.
 /// pollux: the 160 jobs of a workload of Pollux's artifact, with their numbers of GPUs and batches; times come from --table.
 /// rubick: the 406 jobs of seven models of Rubick's artifact, with their plans and steps; the times of their steps come from
 /// --table of `sched sim`, so that --load does not apply.
+/// sacct: your own jobs of Slurm, as `sacct --allusers --allocations --parsable2
+/// --format JobID,JobName,User,Partition,State,Submit,Elapsed,AllocCPUS,AllocTRES` prints them.
+/// shockwave: a trace of the artifact of Shockwave, with arrival, GPUs, steps and duration.
+///
+/// Jobs can be simulated, but not run, except for those of pollux and rubick, whose models the catalog has.
 ///
 /// The files may be compressed with gzip or zstd, be UTF-8 or UTF-16, and have cells that are separated by commas, semicolons or
 /// tabs. Rows that are invalid, or are no jobs for devices, are left out, with a note that counts them for each reason.
@@ -33,7 +41,7 @@ pub(super) struct Args {
     /// The file, or - for standard input; for pai-2020 the tables of jobs, of tasks and, if wanted, of group tags, in this order.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// The format of the file: helios, pai-2020, philly, pollux or rubick.
+    /// The format of the file: acme, elasticflow, helios, pai-2020, pai-2023, philly, pollux, rubick, sacct or shockwave.
     #[arg(long)]
     format: TraceFormat,
     /// Refuse the first invalid row, with its file, line and column, instead of leaving invalid rows out.

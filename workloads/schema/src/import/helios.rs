@@ -1,50 +1,31 @@
 //! Helios: arrival times, durations, GPUs, cores, users and virtual clusters, also with the names of jobs of the artifact of Lucid.
 
-use super::{
-    Imported, Jobs, LeftOut, Odd, Source, cores_per_rank, devices, steps_of_a_second, submit_utc,
-    table::{Cells, Table},
-};
-use crate::{job::Job, rows::RowError, trace::TraceRow};
+use super::timed::{Layout, Length};
 
-/// The columns that are read, beside `jobname`, which only the files of Lucid have. `cpu_num` counts the cores of all hosts of the
-/// job, `submit_time` is in an unknown time zone, which is taken to be UTC, and `duration` is in seconds, from start to end.
+/// The columns, with `jobname`, which only the files of Lucid have. `cpu_num` counts the cores of all hosts of the job, and `duration`
+/// is in seconds, from start to end.
 ///
 /// The state of a job is left out: a job that failed or was cancelled held its GPUs as long as one that was completed, and
 /// the simulators of Helios and Lucid run all of them. So are the start and the end that the scheduler of the cluster chose, and
-/// the columns of Lucid about models, which were drawn from the durations.
-const COLUMNS: [&str; 7] = ["job_id", "user", "vc", "gpu_num", "cpu_num", "submit_time", "duration"];
-
-/// The jobs have a workload that no catalog defines, with steps of about one second that add up to their duration. Jobs without a
-/// GPU are left out, as in the simulators of Helios and Lucid, and so are jobs that ended when they started.
-pub(super) fn read(source: Source<'_>, left_out: LeftOut) -> Result<Imported, RowError> {
-    let table = Table::new(source, &COLUMNS)?;
-    Jobs::read(table, ("job_id", "submit_time"), left_out, job)?.finish(true)
-}
-
-fn job(cells: &Cells<'_>) -> Result<Option<TraceRow>, Odd> {
-    let devices = devices("gpu_num", cells.whole("gpu_num")?)?;
-    let at = cells.date("submit_time")?;
-    let (steps, step_ns) = steps_of_a_second(cells.length("duration")?);
-    Ok(Some(TraceRow {
-        name: cells.text("job_id")?.into(),
-        submit_s: at,
-        submit_utc: submit_utc(at),
-        job: Some(Job { workload: "helios".into(), global_batch: None, plan: None, device: None }),
-        steps,
-        step_ns,
-        devices: Some(devices),
-        cpus: cores_per_rank("cpu_num", cells.whole("cpu_num")?, devices)?,
-        user: cells.get("user").into(),
-        vc: cells.get("vc").into(),
-        recurring_job: Some(cells.get("jobname").to_owned()).filter(|name| !name.is_empty()),
-        ..TraceRow::default()
-    }))
+/// the columns of Lucid about models, which were drawn from the durations. Jobs without a GPU are left out, as in these simulators.
+pub(super) fn layout() -> Layout<'static> {
+    Layout {
+        workload: "helios",
+        name: "job_id",
+        arrival: "submit_time",
+        gpus: "gpu_num",
+        length: Length::Duration("duration"),
+        cores: Some(("cpu_num", 1.0)),
+        user: "user",
+        vc: "vc",
+        recurring_job: "jobname",
+        ..Layout::default()
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{ImportError, TraceFormat, read_text, refusal};
-    use super::*;
+    use super::super::{ImportError, Imported, TraceFormat, read_text, refusal};
 
     fn import(text: &str) -> Result<Imported, ImportError> {
         read_text(TraceFormat::Helios, "h.csv", text)
@@ -140,6 +121,9 @@ mod tests {
             assert!(error.starts_with("h.csv: line 4: ") && error.contains(message), "{error}");
         }
         let error = import("job_id,user\n").unwrap_err().to_string();
-        assert!(error.starts_with("h.csv: line 1: there is no column 'vc' in the first line"), "{error}");
+        assert!(
+            error.starts_with("h.csv: line 1: there is no column 'submit_time' in the first line"),
+            "{error}"
+        );
     }
 }

@@ -1,5 +1,6 @@
 //! Converts published traces and step times.
 
+mod clusters;
 mod decode;
 mod helios;
 mod jobs;
@@ -8,6 +9,7 @@ mod philly;
 mod pollux;
 mod rubick;
 mod table;
+mod timed;
 pub mod times;
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
@@ -24,12 +26,20 @@ use crate::{
 words! {
     /// The source of a trace.
     TraceFormat {
+        /// Two clusters of Shanghai AI Lab in 2023 (Hu et al., NSDI 2024): `trace_seren.csv` and `trace_kalos.csv` of
+        /// InternLM/AcmeTrace.
+        Acme = "acme",
+        /// The artifact of ElasticFlow (Gu et al., ASPLOS 2023; pkusys/ElasticFlow, `traces_for_ElasticFlow/*.csv`).
+        ElasticFlow = "elasticflow",
         /// SenseTime's clusters in 2020 (Hu et al., SC 2021): `cluster_log.csv` of S-Lab-System-Group/HeliosData, and the files of
         /// the artifact of Lucid, which are made from it (S-Lab-System-Group/Lucid, ASPLOS 2023).
         Helios = "helios",
         /// Alibaba's PAI in 2020 (Weng et al., NSDI 2022): the tables `pai_job_table`, `pai_task_table` and `pai_group_tag_table`
         /// of alibaba/clusterdata, `cluster-trace-gpu-v2020`.
         Pai2020 = "pai-2020",
+        /// Alibaba's PAI in 2023 (Weng et al., USENIX ATC 2023): `openb_pod_list_*.csv` of alibaba/clusterdata,
+        /// `cluster-trace-gpu-v2023`.
+        Pai2023 = "pai-2023",
         /// Microsoft's cluster in 2017 (Jeon et al., USENIX ATC 2019), as in the artifact of Pollux
         /// (petuum/adaptdl, branch osdi21-artifact, `simulator/traces/philly.csv`).
         Philly = "philly",
@@ -38,6 +48,10 @@ words! {
         Pollux = "pollux",
         /// The artifact of Rubick (AlibabaPAI/reconfigurable-dl-scheduler, MLSys 2025).
         Rubick = "rubick",
+        /// Jobs of Slurm, as `sacct --parsable2` prints them.
+        Sacct = "sacct",
+        /// The artifact of Shockwave (Zheng et al., NSDI 2023; uw-mad-dash/shockwave, `scheduler/traces/**/*.trace`).
+        Shockwave = "shockwave",
     }
 }
 
@@ -48,9 +62,7 @@ impl TraceFormat {
             TraceFormat::Pai2020 => {
                 "pai_job_table.csv, pai_task_table.csv and, if wanted, pai_group_tag_table.csv, in this order"
             }
-            TraceFormat::Helios | TraceFormat::Philly | TraceFormat::Pollux | TraceFormat::Rubick => {
-                "one file"
-            }
+            _ => "one file",
         }
     }
 }
@@ -86,15 +98,31 @@ pub struct Imported {
 /// Another number of files than the format has, a file that is no table of the format, or the first row that is refused.
 pub fn read(format: TraceFormat, sources: &[Source<'_>], is_strict: bool) -> Result<Imported, ImportError> {
     let left_out = LeftOut { is_strict, ..LeftOut::default() };
-    Ok(match (format, sources) {
-        (TraceFormat::Helios, &[log]) => helios::read(log, left_out)?,
-        (TraceFormat::Pai2020, &[jobs, tasks]) => pai2020::read(jobs, tasks, None, left_out)?,
-        (TraceFormat::Pai2020, &[jobs, tasks, groups]) => pai2020::read(jobs, tasks, Some(groups), left_out)?,
-        (TraceFormat::Philly, &[jobs]) => philly::read(jobs, left_out)?,
-        (TraceFormat::Pollux, &[jobs]) => pollux::read(jobs, left_out)?,
-        (TraceFormat::Rubick, &[jobs]) => rubick::read(jobs, left_out)?,
-        (format, sources) => return Err(ImportError::Files { format, found: sources.len() }),
-    })
+    let layout = match format {
+        TraceFormat::Acme => clusters::acme(),
+        TraceFormat::ElasticFlow => clusters::elastic_flow(),
+        TraceFormat::Helios => helios::layout(),
+        TraceFormat::Pai2023 => clusters::pai_2023(),
+        TraceFormat::Philly => philly::layout(),
+        TraceFormat::Sacct => clusters::sacct(),
+        TraceFormat::Shockwave => clusters::shockwave(),
+        TraceFormat::Pai2020 => match sources {
+            &[jobs, tasks] => return Ok(pai2020::read(jobs, tasks, None, left_out)?),
+            &[jobs, tasks, groups] => return Ok(pai2020::read(jobs, tasks, Some(groups), left_out)?),
+            sources => return Err(ImportError::Files { format, found: sources.len() }),
+        },
+        TraceFormat::Pollux => return Ok(pollux::read(only(format, sources)?, left_out)?),
+        TraceFormat::Rubick => return Ok(rubick::read(only(format, sources)?, left_out)?),
+    };
+    Ok(layout.read(only(format, sources)?, left_out)?)
+}
+
+/// The file of a format that has one.
+fn only<'a>(format: TraceFormat, sources: &[Source<'a>]) -> Result<Source<'a>, ImportError> {
+    match sources {
+        &[source] => Ok(source),
+        sources => Err(ImportError::Files { format, found: sources.len() }),
+    }
 }
 
 /// A value of a row, or the invalid column and the reason.

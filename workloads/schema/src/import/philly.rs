@@ -1,37 +1,19 @@
 //! Philly: arrival times, durations and numbers of GPUs. The models are unknown.
 
-use super::{
-    Imported, Jobs, LeftOut, Odd, Source, devices, steps_of_a_second, submit_utc,
-    table::{Cells, Table},
-};
-use crate::{job::Job, rows::RowError, trace::TraceRow};
+use super::timed::{Layout, Length};
 
-/// `timestamp` is in an unknown time zone, which is taken to be UTC, `duration` is in seconds, and `cluster` is the name of the
-/// virtual cluster. `gpu_time` is the product of two other columns and left out.
-const COLUMNS: [&str; 4] = ["timestamp", "duration", "num_gpus", "cluster"];
-
-/// The jobs have a workload that no catalog defines, with steps of about one second that add up to their
-/// duration. Jobs have no names in the file and are named after their lines. The published file has 82,247
-/// jobs and an empty line at its end.
-pub(super) fn read(source: Source<'_>, left_out: LeftOut) -> Result<Imported, RowError> {
-    let table = Table::new(source, &COLUMNS)?;
-    Jobs::read(table, ("timestamp", "timestamp"), left_out, job)?.finish(true)
-}
-
-fn job(cells: &Cells<'_>) -> Result<Option<TraceRow>, Odd> {
-    let at = cells.date("timestamp")?;
-    let (steps, step_ns) = steps_of_a_second(cells.length("duration")?);
-    Ok(Some(TraceRow {
-        name: format!("philly-{}", cells.line),
-        submit_s: at,
-        submit_utc: submit_utc(at),
-        job: Some(Job { workload: "philly".into(), global_batch: None, plan: None, device: None }),
-        steps,
-        step_ns,
-        devices: Some(devices("num_gpus", cells.whole("num_gpus")?)?),
-        vc: cells.get("cluster").into(),
-        ..TraceRow::default()
-    }))
+/// The columns: `duration` is in seconds, and `cluster` is the name of the virtual cluster. `gpu_time` is the product of two other
+/// columns and left out. Jobs have no names in the file and are named after their lines. The published file has 82,247 jobs and an
+/// empty line at its end.
+pub(super) fn layout() -> Layout<'static> {
+    Layout {
+        workload: "philly",
+        arrival: "timestamp",
+        gpus: "num_gpus",
+        length: Length::Duration("duration"),
+        vc: "cluster",
+        ..Layout::default()
+    }
 }
 
 #[cfg(test)]

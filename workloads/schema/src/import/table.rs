@@ -13,6 +13,9 @@ use crate::{
 /// Separators of cells. The first of several that fit a header is meant.
 const SEPARATORS: [u8; 4] = *b",;\t|";
 
+/// Numbers from here on are Unix time: no trace is as long.
+const UNIX_TIMES_S: f64 = 1e9;
+
 /// A table of a foreign format.
 pub(super) struct Table<'a> {
     pub(super) file: &'a Path,
@@ -268,6 +271,46 @@ impl Cells<'_> {
         above_zero(column, self.seconds(column)?)
     }
 
+    /// A length of time as [`Self::length`], or as `[DAYS-]HOURS:MINUTES:SECONDS`.
+    pub(super) fn elapsed(&self, column: &str) -> Result<f64, Odd> {
+        let cell = self.text(column)?;
+        if !cell.contains(':') {
+            return self.length(column);
+        }
+        let length =
+            clock(cell).ok_or_else(|| Odd::cell(column, "is no length of time such as 1-02:30:00", cell))?;
+        above_zero(column, bounded(column, cell, length)?)
+    }
+
+    /// A time from the start of the trace in seconds, or a date. Of a date, and of Unix time since 2001, the Unix time comes second.
+    pub(super) fn arrival(&self, column: &str) -> Result<(f64, Option<f64>), Odd> {
+        let cell = self.text(column)?;
+        let time = match cell.parse::<f64>() {
+            Ok(_) => self.seconds(column)?,
+            Err(_) => self.date(column)?,
+        };
+        let is_date = time >= UNIX_TIMES_S || cell.parse::<f64>().is_err();
+        Ok((time, is_date.then_some(time)))
+    }
+
+    /// A number of GPUs, also as resources of Slurm: `cpu=8,gres/gpu=2`.
+    pub(super) fn gpus(&self, column: &str) -> Result<u32, Odd> {
+        let cell = self.text(column)?;
+        if !cell.contains('=') {
+            return self.whole(column);
+        }
+        let resources = || cell.split(',').filter_map(|resource| resource.split_once('='));
+        let all = resources().find(|(name, _)| *name == "gres/gpu").map(|(_, number)| number.parse());
+        // A number for each type is there beside the number of all, or alone.
+        let of_types = || {
+            resources()
+                .filter(|(name, _)| name.starts_with("gres/gpu:"))
+                .map(|(_, number)| number.parse::<u32>())
+                .sum()
+        };
+        all.unwrap_or_else(of_types).map_err(|_| Odd::cell(column, "is no list of resources", cell))
+    }
+
     /// The Unix time of a date such as `2017-10-09 07:01:55`, which may have an offset such as `+08:00`. Without one, its time zone
     /// is taken to be UTC.
     pub(super) fn date(&self, column: &str) -> Result<f64, Odd> {
@@ -330,6 +373,21 @@ fn offset(text: &str) -> Option<f64> {
     Some(sign * (hours * 3600.0 + minutes * 60.0))
 }
 
+/// The seconds of `[DAYS-]HOURS:MINUTES:SECONDS` or `MINUTES:SECONDS`.
+fn clock(cell: &str) -> Option<f64> {
+    let (days, time) = cell.split_once('-').unwrap_or(("0", cell));
+    let units: Vec<f64> =
+        time.split(':').map(|part| part.parse().ok().filter(|part| *part >= 0.0)).collect::<Option<_>>()?;
+    let [.., minutes, seconds] = units[..] else { return None };
+    let hours = match units[..] {
+        [_, _] => 0.0,
+        [hours, _, _] => hours,
+        _ => return None,
+    };
+    let days: u32 = days.parse().ok()?;
+    Some(((f64::from(days) * 24.0 + hours) * 60.0 + minutes) * 60.0 + seconds)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -350,6 +408,20 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(unix_time(cell), time, "{cell}");
+        }
+    }
+
+    #[test]
+    fn lengths_of_slurm_are_seconds() {
+        for (cell, seconds) in [
+            ("1-02:30:00", Some(95_400.0)),
+            ("00:00:05.250", Some(5.25)),
+            ("03:05", Some(185.0)),
+            ("1:2:3:4", None),
+            ("x:00", None),
+            ("-1:00", None),
+        ] {
+            assert_eq!(clock(cell), seconds, "{cell}");
         }
     }
 
