@@ -225,6 +225,36 @@ fn jobs_of_slurm_are_simulated() {
 }
 
 #[test]
+fn a_table_with_columns_of_its_own_is_imported() {
+    let door = crate::door();
+    door.write(
+        "jobs.csv",
+        "n_gpus,owner,submitted,run_s\n2,ana,2024-03-01 08:00:00,600\n2.5,bob,2024-03-01 08:00:00,5\n1,bob,2024-03-01 08:01:00,5\n",
+    );
+    let import = "trace import --format csv jobs.csv";
+    let columns = "--columns submit=submitted,duration=run_s,gpus=n_gpus,user=owner";
+    let said = door.exits(0, &format!("{import} {columns}"));
+    assert!(said.err.contains("1 row is left out: 'n_gpus' is no whole number"), "{}", said.err);
+    let rows = read(&said.out);
+    let jobs: Vec<_> =
+        rows.iter().map(|row| (row.submit_s, row.steps, row.devices(), row.user.as_str())).collect();
+    assert_eq!(jobs, [(0.0, Some(600), 2, "ana"), (60.0, Some(5), 1, "bob")]);
+    for (arguments, message) in [
+        (
+            format!("{import} {columns} --strict"),
+            "jobs.csv: line 3: column 'n_gpus': '2.5' is no whole number",
+        ),
+        (import.to_owned(), "--format csv has no columns of its own; name those of the file with --columns"),
+        (format!("{import} --columns submit=submitted"), "name columns for submit and gpus"),
+        (format!("{import} {columns}s"), "jobs.csv: line 1: there is no column 'owners' in the first line"),
+        (format!("trace import --format philly jobs.csv {columns}"), "and philly has columns of its own"),
+    ] {
+        let said = door.exits(2, &arguments);
+        assert!(said.err.contains(message), "{arguments}: {}", said.err);
+    }
+}
+
+#[test]
 fn the_tables_of_pai_are_one_trace() {
     let door = crate::door();
     door.write("jobs.csv", "j,i,ana,Terminated,100.0,400.0\nk,l,bob,Failed,160.0,200.0\n");

@@ -22,7 +22,7 @@ fn published(name: &str) -> Option<PathBuf> {
 
 /// Imports a trace, and reads back the written form.
 fn import(format: TraceFormat, file: &Path, text: &[u8]) -> Vec<TraceRow> {
-    let rows = import::read(format, &[Source { file, text }], true).unwrap().rows;
+    let rows = import::read(format, &[Source { file, text }], None, true).unwrap().rows;
     let mut written = Vec::new();
     trace::write(&mut written, &rows).unwrap();
     assert_eq!(Trace::parse(file, &written).unwrap().rows, rows);

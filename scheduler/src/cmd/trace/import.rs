@@ -8,7 +8,7 @@ use std::{
 use anyhow::Context as _;
 use rig::{Exit, output};
 use schema::{
-    import::{self, Imported, Source, TraceFormat},
+    import::{self, Columns, Imported, Source, TraceFormat},
     rows::RowError,
 };
 
@@ -17,6 +17,7 @@ use super::{Clock, Shaped};
 /// Convert a published trace.
 ///
 /// acme: the jobs of Seren or Kalos, two clusters of Shanghai AI Lab, with arrival, GPUs, cores, duration and user.
+/// csv: a table of your own, whose columns --columns names.
 /// elasticflow: a trace of the artifact of ElasticFlow, with arrival, GPUs, steps and duration.
 /// helios: the jobs of a cluster of SenseTime, with arrival, GPUs, cores, duration, user and virtual cluster. Files of the artifact of
 /// Lucid have the names of recurring jobs, too.
@@ -35,15 +36,22 @@ use super::{Clock, Shaped};
 /// The files may be compressed with gzip or zstd, be UTF-8 or UTF-16, and have cells that are separated by commas, semicolons or
 /// tabs. Rows that are invalid, or are no jobs for devices, are left out, with a note that counts them for each reason.
 ///
+/// Example: `sched trace import --format csv jobs.csv --columns submit=submitted,duration=run_s,gpus=n_gpus,user=owner --out t.csv`
+///
 /// Example: `sched trace import --format rubick workload-mt.csv --time-scale 0.1 --out mt.csv`
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// The file, or - for standard input; for pai-2020 the tables of jobs, of tasks and, if wanted, of group tags, in this order.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// The format of the file: acme, elasticflow, helios, pai-2020, pai-2023, philly, pollux, rubick, sacct or shockwave.
+    /// The format of the file: acme, csv, elasticflow, helios, pai-2020, pai-2023, philly, pollux, rubick, sacct or shockwave.
     #[arg(long)]
     format: TraceFormat,
+    /// The columns of --format csv: submit=COLUMN and gpus=COLUMN, duration=COLUMN or start=COLUMN and end=COLUMN, and, if wanted, those
+    /// of name, user, vc, cpus (all cores of the job), steps, recurring_job and device_type. Times are dates, Unix times or seconds
+    /// from the start, and durations are seconds or [DAYS-]HOURS:MINUTES:SECONDS.
+    #[arg(long, value_name = "KEY=COLUMN,..")]
+    columns: Option<Columns>,
     /// Refuse the first invalid row, with its file, line and column, instead of leaving invalid rows out.
     #[arg(long)]
     strict: bool,
@@ -54,7 +62,8 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let texts = args.files.iter().map(|file| read(file)).collect::<anyhow::Result<Vec<_>>>()?;
     let sources: Vec<Source<'_>> = texts.iter().map(|(file, text)| Source { file, text }).collect();
-    let Imported { rows, left_out } = import::read(args.format, &sources, args.strict)?;
+    let Imported { rows, left_out } =
+        import::read(args.format, &sources, args.columns.as_ref(), args.strict)?;
     let reasons: Vec<String> = left_out.iter().map(|(reason, rows)| counted(reason, *rows)).collect();
     if rows.is_empty() {
         let files: Vec<String> = sources.iter().map(|source| source.file.display().to_string()).collect();

@@ -1,6 +1,7 @@
 //! Converts published traces and step times.
 
 mod clusters;
+mod columns;
 mod decode;
 mod helios;
 mod jobs;
@@ -14,6 +15,7 @@ pub mod times;
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
+pub use columns::Columns;
 pub use decode::decode;
 use jobs::Jobs;
 use table::{LeftOut, Odd};
@@ -29,6 +31,8 @@ words! {
         /// Two clusters of Shanghai AI Lab in 2023 (Hu et al., NSDI 2024): `trace_seren.csv` and `trace_kalos.csv` of
         /// InternLM/AcmeTrace.
         Acme = "acme",
+        /// A table of the user, with columns that [`Columns`] names.
+        Csv = "csv",
         /// The artifact of ElasticFlow (Gu et al., ASPLOS 2023; pkusys/ElasticFlow, `traces_for_ElasticFlow/*.csv`).
         ElasticFlow = "elasticflow",
         /// SenseTime's clusters in 2020 (Hu et al., SC 2021): `cluster_log.csv` of S-Lab-System-Group/HeliosData, and the files of
@@ -79,6 +83,12 @@ pub struct Source<'a> {
 pub enum ImportError {
     #[error("--format {format} reads {}; the number of files is {found}", .format.files())]
     Files { format: TraceFormat, found: usize },
+    #[error("--format csv has no columns of its own; name those of the file with --columns")]
+    NoColumns,
+    #[error(
+        "--columns names the columns of --format csv, and {0} has columns of its own; remove one of the two"
+    )]
+    TwiceColumns(TraceFormat),
     #[error(transparent)]
     Row(#[from] RowError),
 }
@@ -92,14 +102,24 @@ pub struct Imported {
     pub left_out: BTreeMap<String, usize>,
 }
 
-/// Reads the jobs of a published trace. Rows that are invalid are left out, or refused if `is_strict`.
+/// Reads the jobs of a published trace, or of a table of the user with these columns. Rows that are invalid are left out, or refused
+/// if `is_strict`.
 ///
 /// # Errors
-/// Another number of files than the format has, a file that is no table of the format, or the first row that is refused.
-pub fn read(format: TraceFormat, sources: &[Source<'_>], is_strict: bool) -> Result<Imported, ImportError> {
+/// Another number of files than the format has, missing or needless columns, a file that is no table of the format, or the first row that is refused.
+pub fn read(
+    format: TraceFormat,
+    sources: &[Source<'_>],
+    columns: Option<&Columns>,
+    is_strict: bool,
+) -> Result<Imported, ImportError> {
+    if columns.is_some() && format != TraceFormat::Csv {
+        return Err(ImportError::TwiceColumns(format));
+    }
     let left_out = LeftOut { is_strict, ..LeftOut::default() };
     let layout = match format {
         TraceFormat::Acme => clusters::acme(),
+        TraceFormat::Csv => columns.ok_or(ImportError::NoColumns)?.layout(),
         TraceFormat::ElasticFlow => clusters::elastic_flow(),
         TraceFormat::Helios => helios::layout(),
         TraceFormat::Pai2023 => clusters::pai_2023(),
@@ -159,12 +179,13 @@ fn cores_per_rank(column: &str, cores: u32, ranks: u32) -> Result<Option<u16>, O
 /// Imports the text of one file, for the tests of the formats.
 #[cfg(test)]
 fn read_text(format: TraceFormat, file: &str, text: &str) -> Result<Imported, ImportError> {
-    read(format, &[Source { file: Path::new(file), text: text.as_bytes() }], false)
+    read(format, &[Source { file: Path::new(file), text: text.as_bytes() }], None, false)
 }
 
 /// The error for the first invalid row of one file, for the tests of the formats.
 #[cfg(test)]
 fn refusal(format: TraceFormat, file: &str, text: &str) -> String {
-    let error = read(format, &[Source { file: Path::new(file), text: text.as_bytes() }], true).unwrap_err();
+    let error =
+        read(format, &[Source { file: Path::new(file), text: text.as_bytes() }], None, true).unwrap_err();
     error.to_string()
 }

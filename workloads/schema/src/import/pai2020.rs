@@ -173,7 +173,7 @@ mod tests {
         let table = |file: &'static str, text| Source { file: Path::new(file), text: str::as_bytes(text) };
         let mut tables = vec![table("jobs.csv", jobs), table("tasks.csv", tasks)];
         tables.extend(groups.map(|groups| table("groups.csv", groups)));
-        read(TraceFormat::Pai2020, &tables, false)
+        read(TraceFormat::Pai2020, &tables, None, false)
     }
 
     /// The first job is the example of the trace's own documentation: 14 cores and one GPU for a parameter server and two workers.
@@ -269,13 +269,13 @@ mod tests {
             let table =
                 |file: &'static str, text| Source { file: Path::new(file), text: str::as_bytes(text) };
             let tables = [table("jobs.csv", jobs), table("tasks.csv", tasks)];
-            let error = read(TraceFormat::Pai2020, &tables, true).unwrap_err().to_string();
+            let error = read(TraceFormat::Pai2020, &tables, None, true).unwrap_err().to_string();
             assert!(error.starts_with(message), "{error}");
-            let Imported { rows, left_out } = read(TraceFormat::Pai2020, &tables, false).unwrap();
+            let Imported { rows, left_out } = read(TraceFormat::Pai2020, &tables, None, false).unwrap();
             assert_eq!((rows.len(), left_out.values().sum::<usize>()), (0, 1), "{message}");
         }
         let one = [Source { file: Path::new("jobs.csv"), text: job.as_bytes() }];
-        let error = read(TraceFormat::Pai2020, &one, false).unwrap_err().to_string();
+        let error = read(TraceFormat::Pai2020, &one, None, false).unwrap_err().to_string();
         let expected = "--format pai-2020 reads pai_job_table.csv, pai_task_table.csv and, if wanted, pai_group_tag_table.csv, in \
                         this order; the number of files is 1";
         assert_eq!(error, expected);

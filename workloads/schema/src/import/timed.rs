@@ -30,6 +30,8 @@ pub(super) struct Layout<'a> {
     pub(super) device_type: &'a str,
     /// The state of a job, and those states in which it has not ended.
     pub(super) state: Option<(&'a str, &'a [&'a str])>,
+    /// Whether a file without one of the columns is refused, and not only one without the columns that each job needs.
+    pub(super) needs_all: bool,
     /// Whether rows whose name has a point are parts of a job.
     pub(super) has_parts: bool,
 }
@@ -49,13 +51,17 @@ impl Default for Length<'_> {
 }
 
 impl Layout<'_> {
-    /// Reads the jobs, of which the first arrives at 0. Further columns that a file lacks are empty.
+    /// Reads the jobs, of which the first arrives at 0.
     pub(super) fn read(&self, source: Source<'_>, left_out: LeftOut) -> Result<Imported, RowError> {
         let (first, second) = match self.length {
             Length::Duration(column) => (column, ""),
             Length::Between(start, end) => (start, end),
         };
-        let needed = [self.name, self.arrival, self.gpus, first, second, self.steps];
+        let mut needed = vec![self.name, self.arrival, self.gpus, first, second, self.steps];
+        if self.needs_all {
+            let cores = self.cores.map_or("", |(column, _)| column);
+            needed.extend([cores, self.user, self.vc, self.recurring_job, self.device_type]);
+        }
         let needed: Vec<&str> = needed.into_iter().filter(|column| !column.is_empty()).collect();
         let table = match self.headless {
             [] => Table::new(source, &needed)?,
