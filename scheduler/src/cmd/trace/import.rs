@@ -19,6 +19,8 @@ use super::{Clock, Shaped};
 /// acme: the jobs of Seren or Kalos, two clusters of Shanghai AI Lab, with arrival, GPUs, cores, duration and user.
 /// csv: a table of your own, whose columns --columns names.
 /// elasticflow: a trace of the artifact of ElasticFlow, with arrival, GPUs, steps and duration.
+/// gavel: a trace of the artifact of Gavel and its simulation_throughputs.json, with arrival, GPUs, steps and the time of a step on V100
+/// GPUs.
 /// helios: the jobs of a cluster of SenseTime, with arrival, GPUs, cores, duration, user and virtual cluster. Files of the artifact of
 /// Lucid have the names of recurring jobs, too.
 /// pai-2020: the jobs of a cluster of Alibaba, with the sum of their tasks, users and groups.
@@ -41,10 +43,11 @@ use super::{Clock, Shaped};
 /// Example: `sched trace import --format rubick workload-mt.csv --time-scale 0.1 --out mt.csv`
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// The file, or - for standard input; for pai-2020 the tables of jobs, of tasks and, if wanted, of group tags, in this order.
+    /// The file, or - for standard input; for pai-2020 the tables of jobs, of tasks and, if wanted, of group tags, in
+    /// this order, and for gavel the trace and the throughputs.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// The format of the file: acme, csv, elasticflow, helios, pai-2020, pai-2023, philly, pollux, rubick, sacct or shockwave.
+    /// The format of the file: acme, csv, elasticflow, gavel, helios, pai-2020, pai-2023, philly, pollux, rubick, sacct or shockwave.
     #[arg(long)]
     format: TraceFormat,
     /// The columns of --format csv: submit=COLUMN and gpus=COLUMN, duration=COLUMN or start=COLUMN and end=COLUMN, and, if wanted, those

@@ -3,6 +3,7 @@
 mod clusters;
 mod columns;
 mod decode;
+mod gavel;
 mod helios;
 mod jobs;
 mod pai2020;
@@ -35,6 +36,9 @@ words! {
         Csv = "csv",
         /// The artifact of ElasticFlow (Gu et al., ASPLOS 2023; pkusys/ElasticFlow, `traces_for_ElasticFlow/*.csv`).
         ElasticFlow = "elasticflow",
+        /// The artifact of Gavel (Narayanan et al., OSDI 2020; stanford-futuredata/gavel, `scheduler/traces/**/*.trace` and
+        /// `scheduler/simulation_throughputs.json`).
+        Gavel = "gavel",
         /// SenseTime's clusters in 2020 (Hu et al., SC 2021): `cluster_log.csv` of S-Lab-System-Group/HeliosData, and the files of
         /// the artifact of Lucid, which are made from it (S-Lab-System-Group/Lucid, ASPLOS 2023).
         Helios = "helios",
@@ -66,6 +70,7 @@ impl TraceFormat {
             TraceFormat::Pai2020 => {
                 "pai_job_table.csv, pai_task_table.csv and, if wanted, pai_group_tag_table.csv, in this order"
             }
+            TraceFormat::Gavel => "a trace and simulation_throughputs.json, in this order",
             _ => "one file",
         }
     }
@@ -121,6 +126,10 @@ pub fn read(
         TraceFormat::Acme => clusters::acme(),
         TraceFormat::Csv => columns.ok_or(ImportError::NoColumns)?.layout(),
         TraceFormat::ElasticFlow => clusters::elastic_flow(),
+        TraceFormat::Gavel => match sources {
+            &[jobs, throughputs] => return Ok(gavel::read(jobs, throughputs, left_out)?),
+            sources => return Err(ImportError::Files { format, found: sources.len() }),
+        },
         TraceFormat::Helios => helios::layout(),
         TraceFormat::Pai2023 => clusters::pai_2023(),
         TraceFormat::Philly => philly::layout(),

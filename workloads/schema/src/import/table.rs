@@ -271,6 +271,11 @@ impl Cells<'_> {
         above_zero(column, self.seconds(column)?)
     }
 
+    /// A length of time in seconds, above 0, that follows from a cell.
+    pub(super) fn length_of(&self, column: &str, seconds: f64) -> Result<f64, Odd> {
+        above_zero(column, bounded(column, self.get(column), seconds)?)
+    }
+
     /// A length of time as [`Self::length`], or as `[DAYS-]HOURS:MINUTES:SECONDS`.
     pub(super) fn elapsed(&self, column: &str) -> Result<f64, Odd> {
         let cell = self.text(column)?;
