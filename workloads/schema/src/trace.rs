@@ -13,7 +13,7 @@ use crate::{
     job::Job,
     lines,
     loss_curve::LossCurve,
-    rows::{self, NoRow, Records, RowError, words},
+    rows::{self, NoRow, Records, RowError, shown, words},
 };
 
 /// A hundred years. A larger time is an error of units, and sums of such times would overflow the range of
@@ -192,7 +192,7 @@ impl TraceRow {
         {
             return Some((
                 "submit_utc",
-                format!("'{date}' is no time in UTC; write it as 2020-09-01T08:00:00Z"),
+                format!("'{}' is no time in UTC; write it as 2020-09-01T08:00:00Z", shown(date)),
             ));
         }
         if self.step_ns.is_some() && self.steps.is_none() {
@@ -280,7 +280,8 @@ impl Trace {
                 return Err(self.refuse(number, column, message));
             }
             if let Some(first) = lines.insert(&row.name, self.lines[number]) {
-                let message = format!("'{}' stands in line {first} already; rename one of them", row.name);
+                let message =
+                    format!("'{}' stands in line {first} already; rename one of them", shown(&row.name));
                 return Err(self.refuse(number, "name", message));
             }
             if row.submit_s < before {

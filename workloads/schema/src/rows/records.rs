@@ -48,7 +48,7 @@ impl<'a> Records<'a> {
     /// Reads the header. `file` is the name of the table in errors.
     pub(crate) fn new(file: &'a Path, text: &'a [u8]) -> Result<Records<'a>, RowError> {
         let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
-        let mut reader = csv::Reader::from_reader(text);
+        let mut reader = csv::ReaderBuilder::new().delimiter(separator(text)).from_reader(text);
         let mut records = Records {
             file,
             text,
@@ -179,6 +179,13 @@ impl<'a> Records<'a> {
     }
 }
 
+/// The separator of cells. Spreadsheets write semicolons where the comma separates the digits of a number.
+fn separator(text: &[u8]) -> u8 {
+    let header = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let separators = header.iter().find(|byte| b",;\t".contains(byte));
+    *separators.unwrap_or(&b',')
+}
+
 /// The error of the CSV reader.
 fn row_error(file: &Path, error: &csv::Error) -> RowError {
     let line = error.position().map_or(1, csv::Position::line);
@@ -294,6 +301,15 @@ mod tests {
                 (4, row("c", Some(3), Some(false))),
             ];
             assert_eq!(rows(&text).unwrap(), expected, "{header}");
+        }
+    }
+
+    #[test]
+    fn cells_may_be_separated_by_semicolons_or_tabs() {
+        let text = "name,devices,is_elastic,rate\na,2,TRUE,2\n";
+        for separator in [",", ";", "\t"] {
+            let rows = rows(&text.replace(',', separator)).unwrap();
+            assert_eq!(rows, [(2, row("a", Some(2), Some(true)))], "{separator}");
         }
     }
 

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use csv::StringRecord;
 
-use super::RowError;
+use super::{RowError, records::shown};
 
 /// Columns of names, which may be any text.
 const NAMES: [&str; 26] = [
@@ -109,7 +109,7 @@ impl Holds {
 pub(crate) fn hexadecimal(cell: &str) -> Option<String> {
     let digits = cell.trim_start_matches(['+', '-']);
     (digits.starts_with("0x") || digits.starts_with("0X"))
-        .then(|| format!("{cell} is hexadecimal; write a decimal number"))
+        .then(|| format!("{} is hexadecimal; write a decimal number", shown(cell)))
 }
 
 /// The columns of an estimate and of the ends of its interval.
