@@ -204,8 +204,7 @@ pub(crate) async fn supervise(
     let (tell, mut news) = unbounded_channel();
     if let Err(error) = launch.begin(&programs, &tell) {
         let rank = launch.ranks.len() as u32;
-        launch
-            .fail(rank, (ErrorKind::Start, format!("could not be started: {}", limits::told(&error.into()))));
+        launch.fail(rank, (ErrorKind::Start, format!("could not be started: {}", limits::told(&error))));
     }
     while launch.ranks.iter().any(|rank| rank.end.is_none()) {
         tokio::select! {
