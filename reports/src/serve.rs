@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use axum::{
     Router,
     extract::{Request, State},
@@ -33,8 +33,12 @@ use crate::{
 const REST: u32 = 30;
 
 /// A browser has a few connections and sends a request at once.
-const BOUNDS: Bounds =
-    Bounds { head: Duration::from_secs(10), end: Duration::from_millis(500), connections: 64 };
+const BOUNDS: Bounds = Bounds {
+    head: Duration::from_secs(10),
+    end: Duration::from_millis(500),
+    answer: Duration::from_secs(30),
+    connections: 64,
+};
 
 /// Runs, and the page that was made of them.
 pub struct Server {
@@ -43,8 +47,10 @@ pub struct Server {
 }
 
 struct Made {
+    /// The [`fingerprint`] of the files.
     state: String,
-    html: String,
+    /// The page, or the reason why there is none.
+    html: Result<String, String>,
     at: Instant,
     took: Duration,
 }
@@ -53,8 +59,11 @@ impl Server {
     /// # Errors
     /// There is no run, or its manifest cannot be read.
     pub fn new(paths: Vec<PathBuf>) -> anyhow::Result<Server> {
-        let made = Mutex::new(Arc::new(Made::now(&paths)?));
-        Ok(Server { paths, made })
+        let made = Made::now(&paths);
+        if let Err(why) = made.html {
+            bail!(why);
+        }
+        Ok(Server { paths, made: Mutex::new(Arc::new(made)) })
     }
 
     /// Serves until `end`, which clients cannot delay, from a port of the loopback interface; 0 takes a free one. `ready` is called with the address.
@@ -80,24 +89,27 @@ impl Server {
         Ok(())
     }
 
-    /// The page, made again if the files have changed and enough time has passed. Requests that come while a page is made wait for it,
-    /// so that any number of them takes one core.
-    fn renewed(&self) -> anyhow::Result<Arc<Made>> {
+    /// The page, made again if the files have changed or it could not be made, and enough time has passed. Requests that come while a page
+    /// is made wait for it, so that any number of them takes one core.
+    fn renewed(&self) -> Arc<Made> {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         let is_due = made.at.elapsed() >= made.took * REST;
-        if is_due && made.state != fingerprint(&self.paths) {
-            *made = Arc::new(Made::now(&self.paths)?);
+        if is_due && (made.html.is_err() || made.state != fingerprint(&self.paths)) {
+            *made = Arc::new(Made::now(&self.paths));
         }
-        Ok(Arc::clone(&made))
+        Arc::clone(&made)
     }
 }
 
 impl Made {
-    fn now(paths: &[PathBuf]) -> anyhow::Result<Made> {
+    fn now(paths: &[PathBuf]) -> Made {
         let begin = Instant::now();
         let state = fingerprint(paths);
-        let html = page(&Report::of(paths, |_| true)?, Links::Server { state: &state });
-        Ok(Made { state, html, at: Instant::now(), took: begin.elapsed() })
+        let html = match Report::of(paths, |_| true) {
+            Ok(report) => Ok(page(&report, Links::Server { state: &state })),
+            Err(error) => Err(format!("{error:#}")),
+        };
+        Made { state, html, at: Instant::now(), took: begin.elapsed() }
     }
 }
 
@@ -143,26 +155,25 @@ async fn only_from_here(State(port): State<u16>, request: Request, next: Next) -
 }
 
 async fn show(State(server): State<Arc<Server>>) -> Response {
-    match renewed(server).await {
-        Ok(made) => ([(header::CACHE_CONTROL, "no-store")], Html(made.html.clone())).into_response(),
-        Err(error) => refused(&error),
-    }
+    respond(server, |_, html| Html(html.to_owned()).into_response()).await
 }
 
 async fn state(State(server): State<Arc<Server>>) -> Response {
-    match renewed(server).await {
-        Ok(made) => ([(header::CACHE_CONTROL, "no-store")], made.state.clone()).into_response(),
-        Err(error) => refused(&error),
+    respond(server, |state, _| state.to_owned().into_response()).await
+}
+
+/// The answer that `with` makes of the state and the page. Making a page reads files and draws, which must not hold up the answers to
+/// others.
+async fn respond(server: Arc<Server>, with: impl Fn(&str, &str) -> Response) -> Response {
+    let refused = |why: String| (StatusCode::INTERNAL_SERVER_ERROR, why).into_response();
+    let made = match tokio::task::spawn_blocking(move || server.renewed()).await {
+        Ok(made) => made,
+        Err(why) => return refused(format!("the page could not be made: {why}")),
+    };
+    match &made.html {
+        Ok(html) => ([(header::CACHE_CONTROL, "no-store")], with(&made.state, html)).into_response(),
+        Err(why) => refused(why.clone()),
     }
-}
-
-/// Making a page reads files and draws, which must not hold up the answers to others.
-async fn renewed(server: Arc<Server>) -> anyhow::Result<Arc<Made>> {
-    tokio::task::spawn_blocking(move || server.renewed()).await.context("the page could not be made")?
-}
-
-fn refused(error: &anyhow::Error) -> Response {
-    (StatusCode::INTERNAL_SERVER_ERROR, format!("{error:#}")).into_response()
 }
 
 #[cfg(test)]
@@ -179,27 +190,39 @@ mod tests {
             fs::copy(record.join(file), dir.path().join(file)).unwrap();
         }
         let server = Server::new(vec![dir.path().into()]).unwrap();
-        let first = server.renewed().unwrap();
-        assert!(Arc::ptr_eq(&first, &server.renewed().unwrap()), "the files are as they were");
+        let first = server.renewed();
+        assert!(Arc::ptr_eq(&first, &server.renewed()), "the files are as they were");
 
-        fs::remove_file(dir.path().join("end.toml")).unwrap();
         // The page was made long ago.
-        *server.made.lock().unwrap() = Arc::new(Made {
-            state: first.state.clone(),
-            html: String::new(),
-            at: Instant::now(),
-            took: Duration::ZERO,
-        });
-        let barrier = Barrier::new(8);
-        let request = || {
-            barrier.wait();
-            server.renewed().unwrap()
+        let is_due = |html| {
+            let state = first.state.clone();
+            *server.made.lock().unwrap() =
+                Arc::new(Made { state, html, at: Instant::now(), took: Duration::ZERO });
         };
-        let pages = thread::scope(|scope| {
-            let threads = [(); 8].map(|()| scope.spawn(request));
-            threads.map(|thread| thread.join().unwrap())
-        });
-        assert!(pages[0].state != first.state && !pages[0].html.is_empty());
-        assert!(pages.iter().all(|page| Arc::ptr_eq(page, &pages[0])));
+        let eight = || {
+            let barrier = Barrier::new(8);
+            let request = || {
+                barrier.wait();
+                server.renewed()
+            };
+            let pages = thread::scope(|scope| {
+                let threads = [(); 8].map(|()| scope.spawn(request));
+                threads.map(|thread| thread.join().unwrap())
+            });
+            assert!(pages.iter().all(|page| Arc::ptr_eq(page, &pages[0])), "one page for all");
+            Arc::clone(&pages[0])
+        };
+        fs::remove_file(dir.path().join("end.toml")).unwrap();
+        is_due(Ok(String::new()));
+        let changed = eight();
+        assert!(changed.state != first.state && changed.html.as_ref().is_ok_and(|html| !html.is_empty()));
+
+        fs::write(dir.path().join("manifest.toml"), "format = [").unwrap();
+        is_due(Ok(String::new()));
+        let failed = eight();
+        assert!(failed.html.as_ref().is_err_and(|why| why.contains("manifest.toml")), "{:?}", failed.html);
+        fs::copy(record.join("manifest.toml"), dir.path().join("manifest.toml")).unwrap();
+        is_due(Err("too many open files".into()));
+        assert!(eight().html.is_ok());
     }
 }

@@ -19,7 +19,7 @@ use schema::{
 };
 
 pub use self::{
-    background::Background,
+    background::{Background, KilledAtTheEnd},
     executable::executable,
     received::check_received,
     wait::{LONG, let_pass, wait_for, wait_until},

@@ -8,12 +8,12 @@ use std::{
         net::UnixListener,
     },
     path::{Path, PathBuf},
-    process::{Child, Stdio},
+    process::Stdio,
 };
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-use crate::{Door, Said, executable, wait_until};
+use crate::{Door, KilledAtTheEnd, Said, executable, wait_until};
 
 /// A text that stands outside of the runs, and that no command may show or copy.
 const SECRET: &str = "name,submit_s,secret-of-the-reader";
@@ -237,14 +237,4 @@ fn ends(door: &Door, arguments: &str, about: &str) -> Said {
     });
     let text = |path: &Path| String::from_utf8_lossy(&fs::read(path).expect("it was written")).into_owned();
     Said { out: text(&out), err: text(&err) }
-}
-
-/// A command that does not outlive a test that fails.
-struct KilledAtTheEnd(Child);
-
-impl Drop for KilledAtTheEnd {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }

@@ -9,6 +9,7 @@ use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
 };
+use rustix::net::sockopt::set_tcp_user_timeout;
 use tokio::{
     net::TcpListener,
     sync::Semaphore,
@@ -22,6 +23,8 @@ pub(super) struct Bounds {
     pub(super) head: Duration,
     /// The time that open connections have to send their answers after the server has stopped accepting new ones.
     pub(super) end: Duration,
+    /// The time in which a client must take what was sent to it. The connection is closed after it.
+    pub(super) answer: Duration,
     /// The number of connections at once. Others wait until one is closed.
     pub(super) connections: usize,
 }
@@ -47,6 +50,8 @@ pub(super) async fn answer(
                 sleep(PAUSE).await;
                 continue;
             };
+            // The kernel watches over what a client does not take. Without the option, such a client stays for as long as it likes.
+            let _ = set_tcp_user_timeout(&stream, bounds.answer.as_millis() as u32);
             let app = TowerToHyperService::new(app.clone());
             let connection = http.serve_connection(TokioIo::new(stream), app);
             open.spawn(async move {
@@ -84,7 +89,9 @@ mod tests {
         let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).unwrap();
         let port = listener.local_addr().unwrap().port();
         let (ended, end) = oneshot::channel::<()>();
-        let app = Router::new().route("/", get(async || "hello"));
+        let app = Router::new()
+            .route("/", get(async || "hello"))
+            .route("/large", get(async || vec![b'.'; 64 << 20]));
         thread::scope(|scope| {
             scope.spawn(move || {
                 client(port);
@@ -107,13 +114,15 @@ mod tests {
         String::from_utf8(text).unwrap()
     }
 
+    /// A bound that no test reaches.
+    const LONG: Duration = Duration::from_secs(3_600);
     const WHOLE: &str = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     const HALF: &str = "GET / HTTP/1.1\r\nHost: loc";
 
     #[test]
     fn a_half_sent_request_is_cut_off_and_makes_room_for_a_whole_one() {
         let head = Duration::from_millis(50);
-        with_server(Bounds { head, end: Duration::ZERO, connections: 1 }, |port| {
+        with_server(Bounds { head, end: Duration::ZERO, answer: LONG, connections: 1 }, |port| {
             let slow = [(); 3].map(|()| connect(port, HALF));
             let answer = rest_of(connect(port, WHOLE));
             assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("hello"), "{answer}");
@@ -124,10 +133,22 @@ mod tests {
     }
 
     #[test]
+    fn a_client_that_never_reads_its_answer_makes_room_for_another() {
+        let bounds =
+            Bounds { head: LONG, end: Duration::ZERO, answer: Duration::from_millis(50), connections: 1 };
+        with_server(bounds, |port| {
+            // More than the kernel keeps for a client.
+            let deaf = connect(port, &WHOLE.replace("/ ", "/large "));
+            let answer = rest_of(connect(port, WHOLE));
+            assert!(answer.ends_with("hello"), "{answer}");
+            drop(deaf);
+        });
+    }
+
+    #[test]
     fn the_server_ends_beside_a_client_that_keeps_its_connection() {
-        let unbounded = Duration::from_secs(3_600);
         let (connected, client) = std::sync::mpsc::channel();
-        with_server(Bounds { head: unbounded, end: Duration::ZERO, connections: 8 }, |port| {
+        with_server(Bounds { head: LONG, end: Duration::ZERO, answer: LONG, connections: 8 }, |port| {
             let idle = connect(port, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
             let half = connect(port, HALF);
             connected.send([idle, half]).unwrap();
@@ -151,8 +172,7 @@ mod tests {
         let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).unwrap();
         let port = listener.local_addr().unwrap().port();
         let client = thread::spawn(move || rest_of(connect(port, WHOLE)));
-        let bounds =
-            Bounds { head: Duration::from_secs(3_600), end: Duration::from_secs(3_600), connections: 1 };
+        let bounds = Bounds { head: LONG, end: LONG, answer: LONG, connections: 1 };
         runtime.block_on(answer(listener, app, bounds, async move {
             if has_begun.recv().await.is_none() {
                 pending::<()>().await;

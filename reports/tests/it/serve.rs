@@ -7,7 +7,7 @@ use std::{
     process::Stdio,
 };
 
-use front_door::Door;
+use front_door::{Door, KilledAtTheEnd};
 use rustix::process::{Pid, Signal, kill_process};
 
 #[test]
@@ -15,9 +15,10 @@ fn ctrl_c_ends_the_server_beside_a_half_sent_request() {
     let door = Door::new(env!("CARGO_BIN_EXE_report"));
     let record = Path::new(env!("CARGO_MANIFEST_DIR")).join("record/20261121-epyc");
     let mut command = door.command("serve");
-    let mut server = command.arg(record).stdout(Stdio::piped()).spawn().expect("it starts");
+    let server = command.arg(record).stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut server = KilledAtTheEnd(server);
     let mut line = String::new();
-    let out = server.stdout.take().expect("it is a pipe");
+    let out = server.0.stdout.take().expect("it is a pipe");
     BufReader::new(out).read_line(&mut line).expect("it says its address");
     let address = line.trim().trim_start_matches("http://").trim_end_matches('/').to_owned();
 
@@ -29,6 +30,6 @@ fn ctrl_c_ends_the_server_beside_a_half_sent_request() {
     whole.read_to_string(&mut answer).expect("text");
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 
-    kill_process(Pid::from_child(&server), Signal::INT).expect("it is there");
-    assert_eq!(server.wait().expect("it ends").code(), Some(0));
+    kill_process(Pid::from_child(&server.0), Signal::INT).expect("it is there");
+    assert_eq!(server.0.wait().expect("it ends").code(), Some(0));
 }
