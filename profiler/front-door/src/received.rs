@@ -59,7 +59,7 @@ pub fn check_received(door: &Door, run: &Path, commands: &[&str]) {
             assert!(entries(&outside) == before, "something outside was changed: {what}");
             assert!(!(said.out + &said.err).contains("secret-of"), "something outside was shown: {what}");
             for written in ["run", "page", "written"].map(|name| door.path(name)) {
-                let copied = holds(&written, &outside);
+                let copied = with_secret(&written);
                 assert!(
                     copied.is_none(),
                     "{} has a text from outside: {what}",
@@ -215,10 +215,10 @@ fn entries(folder: &Path) -> BTreeMap<PathBuf, (i64, i64, u64)> {
 }
 
 /// A file, below a path, that has the text from outside. Links are what the change has made, and are not followed.
-fn holds(path: &Path, outside: &Path) -> Option<PathBuf> {
+fn with_secret(path: &Path) -> Option<PathBuf> {
     let found = path.symlink_metadata().ok()?;
     if found.is_dir() {
-        return fs::read_dir(path).ok()?.flatten().find_map(|entry| holds(&entry.path(), outside));
+        return fs::read_dir(path).ok()?.flatten().find_map(|entry| with_secret(&entry.path()));
     }
     let is_short_file = found.is_file() && found.size() < 1 << 30;
     let has = |bytes: &[u8]| bytes.windows(SECRET.len()).any(|part| part == SECRET.as_bytes());
