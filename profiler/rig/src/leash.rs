@@ -47,7 +47,7 @@ use rustix::{
 use schema::{device::Device, spec::RankEnd, units::Nanos};
 
 use self::children::usage_of_children;
-use crate::{limits, processes::descendants, slices};
+use crate::{descriptors, limits, processes::descendants, slices};
 pub(crate) use handle::{LeashHandle, News, RankCommand};
 
 /// The environment variable by which the strays of a leash are found. It holds the process id of the leash.
@@ -88,10 +88,7 @@ const CGROUP: &str = "--cgroup";
 /// Follows it if the program requests time slices of a length; nanoseconds follow.
 const SLICE: &str = "--slice-ns";
 
-/// Follows it if the harness has raised its limit of open files; that of the program follows.
-const OPEN_FILES: &str = "--open-files";
-
-/// `leash [--cgroup DIRECTORY] [--slice-ns NS] [--open-files COUNT] STDOUT DEVICE PROGRAM ARGUMENT...`: runs a program until it ends or
+/// `leash [--cgroup DIRECTORY] [--slice-ns NS] STDOUT DEVICE PROGRAM ARGUMENT...`: runs a program until it ends or
 /// the harness does.
 ///
 /// File descriptors: 0 becomes the program's stdin, 1 is the socket to the harness, 2 becomes the
@@ -117,15 +114,9 @@ fn lead(arguments: &[OsString]) -> anyhow::Result<()> {
         }
         _ => (None, arguments),
     };
-    let (open_files, arguments) = match arguments {
-        [option, count, rest @ ..] if option == OPEN_FILES => {
-            (Some(count.to_str().context("a count is no text")?.parse().context("a count")?), rest)
-        }
-        _ => (None, arguments),
-    };
     let [stdout, device, program, arguments @ ..] = arguments else {
         anyhow::bail!(
-            "usage: leash [{CGROUP} DIRECTORY] [{SLICE} NS] [{OPEN_FILES} COUNT] STDOUT DEVICE PROGRAM ARGUMENT...; the harness starts \
+            "usage: leash [{CGROUP} DIRECTORY] [{SLICE} NS] STDOUT DEVICE PROGRAM ARGUMENT...; the harness starts \
              this"
         )
     };
@@ -139,7 +130,6 @@ fn lead(arguments: &[OsString]) -> anyhow::Result<()> {
     let started = cgroup
         .map_or(Ok(()), join)
         .and_then(|()| slice.map_or(Ok(()), |ns| slices::take(Duration::from_nanos(ns))))
-        .and_then(|()| open_files.map_or(Ok(()), |count| Ok(limits::set_open_files(count)?)))
         .and_then(|()| start(stdout.as_ref(), device, program, arguments));
     let was_told = Arc::new(AtomicBool::new(false));
     let started = started.and_then(|child| {
@@ -205,7 +195,8 @@ fn start(stdout: &Path, device: &OsStr, program: &OsStr, arguments: &[OsString])
 }
 
 /// Makes the kernel kill the command's program when the thread that starts it ends, which is also when this process ends.
-/// Processes that the program starts in turn are not killed; that is what a leash is for.
+/// Processes that the program starts in turn are not killed; that is what a leash is for. The program has the limit of open files
+/// of the user.
 pub fn die_with_us(command: &mut Command) {
     let us = getpid();
     let tie = move || {
@@ -218,6 +209,7 @@ pub fn die_with_us(command: &mut Command) {
     unsafe {
         command.pre_exec(tie);
     }
+    descriptors::give_back(command);
 }
 
 /// Starts the thread that executes the orders of the harness.

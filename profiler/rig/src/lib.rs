@@ -1,6 +1,7 @@
 //! Runs and observes jobs: launches under leashes on one rig, and readings of their devices and processes.
 
 pub mod cuda_checkpoint;
+mod descriptors;
 pub mod device;
 pub mod disk;
 mod event;

@@ -1,45 +1,22 @@
-//! Limits of the system for the harness itself. The ranks that it starts have those of the user.
+//! Limits of the system that a write, a file or a process can meet.
 
 use std::{
     error::Error,
     io,
-    sync::{Arc, OnceLock, atomic::AtomicBool},
+    sync::{Arc, atomic::AtomicBool},
 };
 
-use rustix::{
-    io::Errno,
-    process::{Resource, Rlimit, getrlimit, setrlimit},
-};
+use rustix::io::Errno;
 use schema::{rows::RowError, run_dir::RunError};
 use signal_hook::{consts::SIGXFSZ, flag};
 
-/// The user's limit of open files, once [`widen`] has raised it.
-static USERS: OnceLock<Rlimit> = OnceLock::new();
-
-/// Raises the limit of open files as far as the system allows it, and lets a write beyond the limit of file sizes (`ulimit -f`) fail
-/// with an error, instead of ending the program by SIGXFSZ.
+/// Lets a write beyond the limit of file sizes (`ulimit -f`) fail with an error, instead of ending the program by SIGXFSZ. Programs that it
+/// starts are ended as before.
 ///
 /// # Errors
 /// The signal cannot be handled.
-pub fn widen() -> io::Result<()> {
-    let users = getrlimit(Resource::Nofile);
-    let widened = Rlimit { current: users.maximum, maximum: users.maximum };
-    if users.current != users.maximum && setrlimit(Resource::Nofile, widened).is_ok() {
-        USERS.get_or_init(|| users);
-    }
-    flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
-    Ok(())
-}
-
-/// The limit of open files that a program of the user's is to have; `None` if it inherits the right one.
-pub(crate) fn users_open_files() -> Option<u64> {
-    USERS.get()?.current
-}
-
-/// Sets the limit of open files of this process.
-pub(crate) fn set_open_files(count: u64) -> io::Result<()> {
-    let limit = getrlimit(Resource::Nofile);
-    Ok(setrlimit(Resource::Nofile, Rlimit { current: Some(count), ..limit })?)
+pub fn fail_at_file_size() -> io::Result<()> {
+    flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))).map(drop)
 }
 
 /// The words of an error with its causes and, if it is one of a limit of the system, what to do about it.

@@ -20,6 +20,7 @@ use tokio::{
 };
 
 use crate::{
+    descriptors,
     event::{Member, RigEvent},
     launch::{LaunchRequest, Leave, Order, Programs, supervise},
 };
@@ -47,9 +48,11 @@ struct NewLaunch {
 impl Rig {
     /// Starts the supervisor thread, without launches.
     ///
-    /// Makes this process a subreaper, so that it becomes the parent of a killed leash's orphans.
+    /// Makes this process a subreaper, so that it becomes the parent of a killed leash's orphans, and raises its limit of open
+    /// files.
     pub fn new(programs: Programs) -> io::Result<Rig> {
         set_child_subreaper(Some(getpid()))?;
+        descriptors::raise();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (launches, from_caller) = unbounded_channel();
         let (to_caller, events) = mpsc::channel();

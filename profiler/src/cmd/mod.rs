@@ -68,8 +68,8 @@ pub fn main() -> ExitCode {
     let command = parse::<Cli>().command;
     // If this fails, a signal still ends the program, but without a message.
     let _ = interrupt::listen_early();
-    // If this fails, the limits are those of the user.
-    let _ = limits::widen();
+    // If this fails, a file that is too large ends the program.
+    let _ = limits::fail_at_file_size();
     let outcome = match command {
         Command::Single(args) => single::run(&args),
         Command::Colocate(args) => colocate::run(&args),

@@ -1,4 +1,4 @@
-//! Limits of the system: of the size of files, of open files and of processes.
+//! Limits of the system: of the size of files and of processes.
 
 use std::{fs, process::Command};
 
@@ -35,16 +35,6 @@ fn a_file_that_becomes_too_large_is_an_error_with_a_remedy_and_tables_are_there(
     assert!(detail.contains("its steps cannot be written down: File too large (os error 27)"), "{detail}");
     assert_eq!(door.summaries("r").len(), 1);
     door.wait_until_nothing_is_left();
-}
-
-#[test]
-fn the_harness_may_open_more_files_than_the_program_that_it_measures() {
-    let door = crate::door();
-    let (code, said) =
-        after(&door, "ulimit -Sn 90", "single --device cpu:0 --repeats 1 --out r -- sh -c ulimit${IFS}-Sn");
-    assert_eq!(code, Some(0), "{}", said.err);
-    let log = door.run("r").stdout_path(&door.measurements("r")[0].launch, 0);
-    assert_eq!(fs::read_to_string(log).expect("it has written its limit").trim(), "90");
 }
 
 /// Numbers of processes from too few for `profile` itself to enough.

@@ -1,12 +1,12 @@
 //! Any program, measured from outside.
 
-use std::{fs, time::Instant};
+use std::{fs, process::Command, time::Instant};
 
-use front_door::{Background, Said, executable, wait_for};
+use front_door::{Background, Door, Said, executable, wait_for};
 use rig::Leave;
 use rustix::process::{Pid, Signal, kill_process};
 use schema::{
-    rows::{self, ErrorKind, HostSample, Status, Warning},
+    rows::{self, ErrorKind, HostSample, Measurement, Status, Warning},
     wire::Timing,
 };
 
@@ -110,6 +110,41 @@ fn memory_is_that_of_all_processes_together() {
     let both = row.host_rss_peak_bytes.expect("it was read");
     assert!((64 << 20..96 << 20).contains(&largest), "{largest}");
     assert!((128 << 20..192 << 20).contains(&both), "{both}");
+}
+
+/// `profile` under a limit of open files, which `ulimit` sets with these arguments. Its program has twenty processes beside its
+/// own until there is a file `seen`.
+fn many_processes_under(door: &Door, limit: &str) -> Command {
+    let profile = door.command("single --device cpu:0 --repeats 1 --out r --");
+    let mut limited = Command::new("sh");
+    limited.args(["-c", &format!("ulimit {limit}; exec \"$@\""), "sh"]);
+    limited.arg(profile.get_program()).args(profile.get_args()).current_dir(door.path(""));
+    let many = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do sleep 1000 & done";
+    let waits = "until [ -e seen ]; do sleep 0.01; done";
+    limited.args(["sh", "-c", &format!("ulimit -n; {many}; {waits}")]);
+    limited
+}
+
+fn is_unread(row: &Measurement) -> bool {
+    row.warnings.iter().any(|warning| warning == Warning::Unread)
+}
+
+#[test]
+fn few_open_files_are_raised_for_readings_and_not_for_the_program() {
+    let door = crate::door();
+    let mut profile = Background::start(many_processes_under(&door, "-S -n 48"));
+    wait_for("all processes are read", || {
+        let readings: Vec<HostSample> = rows::read_appended(&door.path("r/host.csv")).expect("it reads");
+        let most = readings.iter().filter_map(|reading| reading.processes).max();
+        if most >= Some(21) { Ok(()) } else { Err((most, profile.has_ended())) }
+    });
+    door.write("seen", "");
+    let (code, err) = profile.wait();
+    assert_eq!(code, Some(0), "{err}");
+    let row = &door.measurements("r")[0];
+    assert!(row.host_rss_peak_bytes.is_some() && !is_unread(row), "{row:?}");
+    let log = fs::read_to_string(door.run("r").stdout_path(&row.launch, 0)).expect("its output is kept");
+    assert_eq!(log, "48\n");
 }
 
 #[test]

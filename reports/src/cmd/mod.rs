@@ -61,8 +61,8 @@ enum Command {
 /// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
     let cli = parse::<Cli>();
-    // If this fails, the limits are those of the user.
-    let _ = limits::widen();
+    // If this fails, a file that is too large ends the program.
+    let _ = limits::fail_at_file_size();
     let outcome = match cli.command {
         None => html::run(&cli.html),
         Some(Command::Table(args)) => table::run(&args),

@@ -82,8 +82,8 @@ pub fn main() -> ExitCode {
     let command = parse::<Cli>().command;
     // If this fails, a signal still ends the program, but without a message.
     let _ = interrupt::listen_early();
-    // If this fails, the limits are those of the user.
-    let _ = limits::widen();
+    // If this fails, a file that is too large ends the program.
+    let _ = limits::fail_at_file_size();
     let outcome = match command {
         Command::Run(args) => run::run(&args),
         Command::Sim(args) => sim::run(&args),

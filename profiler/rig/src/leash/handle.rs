@@ -18,8 +18,8 @@ use tokio::{
     process::{Child, Command},
 };
 
-use super::{CGROUP, EXITED, Joins, KILL, KILL_ROUND, MARK, OPEN_FILES, REFUSED, SLICE, STARTED, TERMINATE};
-use crate::{limits, processes::strays};
+use super::{CGROUP, EXITED, Joins, KILL, KILL_ROUND, MARK, REFUSED, SLICE, STARTED, TERMINATE};
+use crate::{descriptors, processes::strays};
 
 /// The program of one rank, with its environment and its files.
 pub(crate) struct RankCommand {
@@ -94,9 +94,6 @@ impl LeashHandle {
         if let Some(slice) = joins.slice {
             command.arg(SLICE).arg(slice.as_nanos().to_string());
         }
-        if let Some(count) = limits::users_open_files() {
-            command.arg(OPEN_FILES).arg(count.to_string());
-        }
         command
             .arg(&rank.stdout)
             .arg(rank.device.to_string())
@@ -106,6 +103,7 @@ impl LeashHandle {
             .stdin(rank.stdin)
             .stdout(OwnedFd::from(theirs))
             .stderr(File::create(&rank.stderr)?);
+        descriptors::give_back(command.as_std_mut());
         // The command holds the leash's end of the socket. It is dropped here, because an open copy in this process would hide
         // the death of a leash.
         let leash = command.spawn()?;
