@@ -121,7 +121,8 @@ fn remedy(warning: Warning) -> &'static str {
         }
         Warning::Looped => "give it more steps, so that it runs as long as the others",
         Warning::Unread => {
-            "the column `err` of devices.csv has the failed readings; if readings were too rare, leave a core to the harness"
+            "the column `err` of devices.csv and host.csv has the failed readings; after `Too many open files`, raise the limit that \
+             `ulimit -Hn` prints; if readings were too rare, leave a core to the harness"
         }
         Warning::AllocatorRetries => {
             "the job barely fits: choose a smaller batch, or another plan with --plan"

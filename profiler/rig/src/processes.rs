@@ -5,12 +5,18 @@
 
 use std::{
     collections::HashMap,
-    fs, thread,
+    fs, io, thread,
     time::{Duration, Instant},
 };
 
-use procfs::process::{Process, Stat, all_processes};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use procfs::{
+    ProcError,
+    process::{Process, Stat, all_processes},
+};
+use rustix::{
+    io::Errno,
+    process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
+};
 
 /// One process, distinguished from a later one with the same process id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -73,6 +79,25 @@ fn all_alive() -> Vec<Stat> {
         .filter_map(|process| process.ok()?.stat().ok())
         .filter(|stat| !matches!(stat.state, 'Z' | 'X'))
         .collect()
+}
+
+/// The same as [`descendants`].
+///
+/// # Errors
+/// A process could not be read, and has not just ended.
+pub(crate) fn descendants_read(root: i32) -> io::Result<Vec<ProcessId>> {
+    let mut alive = Vec::new();
+    for process in all_processes().map_err(io::Error::other)? {
+        match process.and_then(|process| process.stat()) {
+            Ok(stat) if matches!(stat.state, 'Z' | 'X') => {}
+            Ok(stat) => alive.push(stat),
+            // The harness may read its own processes, so one that it may not read is of another user.
+            Err(ProcError::NotFound(_) | ProcError::PermissionDenied(_) | ProcError::Incomplete(_)) => {}
+            Err(ProcError::Io(error, _)) if Errno::from_io_error(&error) == Some(Errno::SRCH) => {}
+            Err(error) => return Err(io::Error::other(error)),
+        }
+    }
+    Ok(below(&alive, vec![root]))
 }
 
 /// Every live process below `root`, at any depth, without `root` itself.

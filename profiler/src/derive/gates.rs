@@ -4,7 +4,7 @@ use jobs::cells::joined;
 use rig::device;
 use schema::{
     device::Device,
-    rows::{DeviceSample, Tier, Warning},
+    rows::{DeviceSample, HostSample, Tier, Warning},
     spec::{LaunchEnd, LaunchSpec},
     steps::JobStep,
     units::Nanos,
@@ -154,6 +154,16 @@ pub(super) fn of_program(spec: &LaunchSpec, end: &LaunchEnd, steps: usize) -> Ve
         found.push((Warning::Alternating, text));
     }
     found
+}
+
+/// A warning if readings of the processes of a launch that ended at `ended` lack some of them, so that their memory is not known.
+pub(super) fn of_processes(readings: &[HostSample], ended: Nanos) -> Option<Found> {
+    let readings = &readings[..readings.partition_point(|row| row.mono_ns <= ended)];
+    let lacking: Vec<&HostSample> = readings.iter().filter(|row| row.rss_bytes.is_none()).collect();
+    let why = lacking.last()?.err.as_deref().unwrap_or("no reason is given");
+    let text =
+        format!("{} of {} readings of its processes lack some, last: {why}", lacking.len(), readings.len());
+    Some((Warning::Unread, text))
 }
 
 /// Warnings from the readings of one device. `own_cpu_ns` is the CPU time of all jobs of the run on it, if it is known.

@@ -79,6 +79,7 @@ pub(super) fn measurement(
             }
             _ => launch.fill_from_steps(&mut row, asked_for(&steps, end), &mut findings),
         }
+        launch.find(&mut findings, gates::of_processes(samples.of_launch(&spec.launch), end.mono_ns));
         launch.find(&mut findings, gates::of_cores(&spec, &[]));
         launch.find(&mut findings, gates::of_arithmetic(&ranks));
         launch.find(&mut findings, gates::of_program(&spec, end, steps.len()));

@@ -11,7 +11,7 @@ use schema::{
 /// single process, which the kernel knows exactly.
 ///
 /// A page that processes share counts in each of them, so the sum is an upper bound for the processes that were read. A process
-/// that lived only between two readings counts only through its own peak.
+/// that lived only between two readings counts only through its own peak. The peak is not known if a reading lacks processes.
 pub(super) fn rss_peak_bytes(readings: &[HostSample], end: &LaunchEnd) -> Option<u64> {
     let mut of_rank = BTreeMap::new();
     let until_the_end = readings.iter().filter(|row| row.mono_ns <= end.mono_ns);
@@ -19,9 +19,9 @@ pub(super) fn rss_peak_bytes(readings: &[HostSample], end: &LaunchEnd) -> Option
         of_rank.insert(row.rank, row.rss_bytes?);
         Some(of_rank.values().copied().fold(0, u64::saturating_add))
     };
-    let read = until_the_end.filter_map(sum_of_ranks).max();
+    let read: Option<Vec<u64>> = until_the_end.map(sum_of_ranks).collect();
     let of_largest = end.ranks.iter().filter_map(|rank: &RankEnd| rank.rss_peak_bytes).max();
-    read.max(of_largest)
+    read?.into_iter().max().max(of_largest)
 }
 
 #[cfg(test)]
@@ -52,7 +52,10 @@ mod tests {
             // Children are in the reading of their rank.
             (&[(1, 0, Some(90))], [Some(30), Some(20)], Some(90)),
             // A peak between two readings.
-            (&[(1, 0, Some(5)), (2, 0, None)], [Some(30), Some(20)], Some(30)),
+            (&[(1, 0, Some(5)), (2, 0, Some(6))], [Some(30), Some(20)], Some(30)),
+            // A reading that lacks processes may be the largest, unless it is from after the end.
+            (&[(1, 0, Some(90)), (2, 0, None)], [Some(30), Some(20)], None),
+            (&[(1, 0, Some(90)), (11, 0, None)], [Some(30), Some(20)], Some(90)),
             (&[(11, 0, Some(90))], [None; 2], None),
             (&[], [None; 2], None),
         ] {

@@ -159,7 +159,8 @@ impl Together<'_> {
         launch::fill_from_events(&mut row, &first.ranks);
         let resident =
             |told: &Told| memory::rss_peak_bytes(self.samples.of_launch(&told.spec.launch), &told.end);
-        row.host_rss_peak_bytes = launches.iter().filter_map(resident).max();
+        let resident: Option<Vec<u64>> = launches.iter().map(resident).collect();
+        row.host_rss_peak_bytes = resident.and_then(|peaks| peaks.into_iter().max());
         row.wall_ns = Some(last.life().end.saturating_sub(first.life().start).0);
         let mut findings = Vec::new();
         let own = launches.iter().find_map(|told| told.failure.clone());
@@ -218,6 +219,9 @@ impl Together<'_> {
         let others = self.seats.iter().flatten().filter(|other| other.spec.seat != first.spec.seat);
         let others: Vec<&LaunchSpec> = others.map(|other| &other.spec).collect();
         launch.find(findings, gates::of_cores(&first.spec, &others));
+        let of_processes =
+            |told: &Told| gates::of_processes(samples.of_launch(&told.spec.launch), told.end.mono_ns);
+        launch.find(findings, launches.iter().find_map(of_processes));
         launch.find(findings, gates::of_arithmetic(&first.ranks));
         launch.find(findings, gates::of_program(&first.spec, &first.end, first.steps.len()));
         if first.is_outside() {

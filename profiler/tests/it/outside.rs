@@ -148,6 +148,26 @@ fn few_open_files_are_raised_for_readings_and_not_for_the_program() {
 }
 
 #[test]
+fn readings_without_some_of_the_processes_are_empty_and_warned_of() {
+    let door = crate::door();
+    let mut profile = Background::start(many_processes_under(&door, "-n 48"));
+    let lacking = wait_for("a reading lacks processes", || {
+        let readings: Vec<HostSample> = rows::read_appended(&door.path("r/host.csv")).expect("it reads");
+        let last = readings.last().cloned();
+        readings.into_iter().find(|reading| reading.err.is_some()).ok_or((last, profile.has_ended()))
+    });
+    door.write("seen", "");
+    let (code, err) = profile.wait();
+    assert_eq!(code, Some(0), "{err}");
+    assert!(lacking.err.as_ref().is_some_and(|why| why.contains("Too many open files")), "{lacking:?}");
+    assert_eq!((lacking.rss_bytes, lacking.cpu_ns, lacking.processes), (None, None, None));
+    let row = &door.measurements("r")[0];
+    assert_eq!((row.status, row.host_rss_peak_bytes), (Status::Ok, None));
+    assert!(is_unread(row) && err.contains("Too many open files"), "{row:?} {err}");
+    assert!(row.cpu_ns.is_some(), "the kernel's account at the end has all of them");
+}
+
+#[test]
 fn a_program_that_fails_is_a_row_with_its_last_words() {
     let door = crate::door();
     let mut command = door.command("single --device cpu:0 --repeats 1 --out r --");

@@ -197,19 +197,24 @@ impl Keeper {
 fn host_row(launch: &str, rank: u32, tree: &mut Tree, users: Option<&Users>) -> HostSample {
     let begin = Nanos::monotonic_now();
     let reading = tree.read();
+    let unread = reading.unread.clone();
+    // Sums without some of the processes would look like those of all.
+    let whole = Some(reading).filter(|reading| reading.unread.is_none());
+    let users = users.filter(|_| whole.is_some());
+    let gone = || (!tree.was_found()).then(|| format!("there was no process {}", tree.root()));
     HostSample {
         mono_ns: begin,
         end_mono_ns: Nanos::monotonic_now(),
         launch: launch.into(),
         rank,
-        processes: Some(reading.processes),
-        cpu_ns: Some(reading.cpu_ns),
-        run_queue_wait_ns: reading.run_queue_wait_ns,
-        rss_bytes: Some(reading.rss_bytes),
-        read_bytes: reading.read_bytes,
-        write_bytes: reading.write_bytes,
+        processes: whole.as_ref().map(|reading| reading.processes),
+        cpu_ns: whole.as_ref().map(|reading| reading.cpu_ns),
+        run_queue_wait_ns: whole.as_ref().and_then(|reading| reading.run_queue_wait_ns),
+        rss_bytes: whole.as_ref().map(|reading| reading.rss_bytes),
+        read_bytes: whole.as_ref().and_then(|reading| reading.read_bytes),
+        write_bytes: whole.as_ref().and_then(|reading| reading.write_bytes),
         device_memory_bytes: users.and_then(|users| users.bytes_of(tree)),
         device_util_percent: users.and_then(|users| users.util_percent_of(tree)),
-        err: (!tree.was_found()).then(|| format!("there was no process {}", tree.root())),
+        err: unread.or_else(gone),
     }
 }

@@ -8,11 +8,11 @@ mod foreign;
 mod process;
 mod tally;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, io};
 
 pub use foreign::{Foreign, Scan, top_foreign};
 pub use process::capabilities;
-use process::{Process, children_of};
+use process::{Process, children_of, has_ended};
 use tally::Tally;
 
 /// The processes of one rank. Counters never fall: the usage of processes that have ended stays included.
@@ -26,10 +26,13 @@ pub struct Tree {
     /// The I/O of processes whose end was not observed by a parent in the tree.
     orphaned: [u64; 2],
     last: Reading,
+    is_root_unread: bool,
+    /// What the last search for processes could not read.
+    unread: Option<String>,
 }
 
 /// One reading. A value is `None` if this kernel does not report it for these processes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
     /// The number of running processes, without those that have ended and wait for their parent.
     pub processes: u64,
@@ -40,6 +43,8 @@ pub struct Reading {
     /// Bytes passed through read and write calls.
     pub read_bytes: Option<u64>,
     pub write_bytes: Option<u64>,
+    /// What could not be read although it has not ended. The other values are then without it.
+    pub unread: Option<String>,
 }
 
 impl Tree {
@@ -53,9 +58,11 @@ impl Tree {
             ended_wait_ns: 0,
             orphaned: [0; 2],
             last: Reading::default(),
+            is_root_unread: true,
+            unread: None,
         };
-        tree.found = tree.take_up(root);
         tree.refresh();
+        tree.found = tree.has(root) || tree.is_root_unread;
         tree
     }
 
@@ -80,9 +87,19 @@ impl Tree {
     /// Looks for new processes and threads. It takes some microseconds per thread. The slow rate is sufficient, because the
     /// usage of a process that lives between two searches is counted by the parent that waits for it.
     pub fn refresh(&mut self) {
+        self.unread = None;
+        // A root that was read or has ended is not tried again, because another process may have its process id later.
+        if self.is_root_unread {
+            self.take_up(self.root);
+            self.is_root_unread = self.unread.is_some();
+        }
         let mut parents: Vec<u32> = self.pids().collect();
         while let Some(parent) = parents.pop() {
-            for child in children_of(parent) {
+            let children = children_of(parent).unwrap_or_else(|error| {
+                self.note_unread(&format!("the children of process {parent}"), &error);
+                Vec::new()
+            });
+            for child in children {
                 if !self.has(child) && self.take_up(child) {
                     parents.push(child);
                 }
@@ -93,20 +110,38 @@ impl Tree {
 
     fn take_up(&mut self, pid: u32) -> bool {
         match Process::open(pid) {
-            Some(process) => self.processes.insert(pid, process).is_none(),
-            None => false,
+            Ok(process) => self.processes.insert(pid, process).is_none(),
+            Err(error) => {
+                self.note_unread(&format!("process {pid}"), &error);
+                false
+            }
+        }
+    }
+
+    fn note_unread(&mut self, what: &str, error: &io::Error) {
+        if !has_ended(error) {
+            self.unread = Some(format!("{what} could not be read: {error}"));
         }
     }
 
     /// Reads the known processes.
     pub fn read(&mut self) -> Reading {
-        let mut now = Reading { run_queue_wait_ns: Some(self.ended_wait_ns), ..Reading::default() };
+        let mut now = Reading {
+            run_queue_wait_ns: Some(self.ended_wait_ns),
+            unread: self.unread.clone(),
+            ..Reading::default()
+        };
         let mut io = Some(self.orphaned);
         let mut ended = Vec::new();
         for (&pid, process) in &mut self.processes {
-            if !process.read() {
-                ended.push((process.start_ticks, pid));
-                continue;
+            match process.read() {
+                Ok(()) => {}
+                Err(error) if has_ended(&error) => {
+                    ended.push((process.start_ticks, pid));
+                    continue;
+                }
+                // It counts with its last values.
+                Err(error) => now.unread = Some(format!("process {pid} could not be read: {error}")),
             }
             now.processes += u64::from(!process.is_zombie);
             now.rss_bytes += process.rss_bytes;
@@ -133,7 +168,7 @@ impl Tree {
         // Between the end of a child and the next reading of its parent, its bytes are in neither.
         now.read_bytes = io.map(|[read, _]| read.max(self.last.read_bytes.unwrap_or(0)));
         now.write_bytes = io.map(|[_, write]| write.max(self.last.write_bytes.unwrap_or(0)));
-        self.last = now;
+        self.last = now.clone();
         now
     }
 }

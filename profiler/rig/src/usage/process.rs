@@ -2,17 +2,25 @@
 
 use std::{
     fs::{self, File},
-    os::unix::fs::FileExt,
+    io,
+    os::{fd::AsRawFd, unix::fs::FileExt},
     path::Path,
     sync::OnceLock,
 };
 
 use procfs::{FromRead, process::Stat};
+use rustix::{
+    io::Errno,
+    process::{Resource, getrlimit},
+};
 
-use crate::processes::descendants;
+use crate::processes::descendants_read;
 
 /// The number of threads of a process beyond which their waiting time is not read: a read takes about a microsecond per thread.
 const THREADS_READ_MAX: usize = 64;
+
+/// The number of files that readings leave to the rest of the harness.
+const FILES_SPARED: u64 = 16;
 
 /// A process and its last reading.
 pub(super) struct Process {
@@ -32,11 +40,21 @@ pub(super) struct Process {
 }
 
 impl Process {
-    pub(super) fn open(pid: u32) -> Option<Process> {
+    pub(super) fn open(pid: u32) -> io::Result<Process> {
+        let stat = open_to_keep(&format!("/proc/{pid}/stat"))?;
+        let io_file = match open_to_keep(&format!("/proc/{pid}/io")) {
+            Ok(file) => Some(file),
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) =>
+            {
+                None
+            }
+            Err(error) => return Err(error),
+        };
         let mut process = Process {
             pid,
-            stat: File::open(format!("/proc/{pid}/stat")).ok()?,
-            io_file: File::open(format!("/proc/{pid}/io")).ok(),
+            stat,
+            io_file,
             threads: Threads::default(),
             io: None,
             start_ticks: 0,
@@ -47,16 +65,15 @@ impl Process {
             rss_bytes: 0,
         };
         process.refresh_threads();
-        process.read().then_some(process)
+        process.read()?;
+        Ok(process)
     }
 
-    /// Reads the process again; returns `false` if it has ended, and then keeps the last values.
-    pub(super) fn read(&mut self) -> bool {
+    /// Reads the process again. After an error, of which [`has_ended`] tells whether it is the end of the process, the last
+    /// values are kept.
+    pub(super) fn read(&mut self) -> io::Result<()> {
         let mut buffer = [0; 1024];
-        let Some(stat) = text(&self.stat, &mut buffer).and_then(|text| Stat::from_read(text.as_bytes()).ok())
-        else {
-            return false;
-        };
+        let stat = Stat::from_read(text(&self.stat, &mut buffer)?.as_bytes()).map_err(io::Error::other)?;
         let tick_ns = 1_000_000_000 / procfs::ticks_per_second();
         self.start_ticks = stat.starttime;
         self.parent = stat.ppid.try_into().unwrap_or(0);
@@ -67,8 +84,8 @@ impl Process {
         // Ticks include all threads that ever existed, but are rounded down to 10 ms. Threads are exact, but some ended unseen.
         // Both are lower bounds.
         self.cpu_ns = self.cpu_ns.max((stat.utime + stat.stime) * tick_ns).max(self.threads.run_ns());
-        self.io = self.io_file.as_ref().and_then(|file| io(text(file, &mut buffer)?)).or(self.io);
-        true
+        self.io = self.io_file.as_ref().and_then(|file| io(text(file, &mut buffer).ok()?)).or(self.io);
+        Ok(())
     }
 
     /// Looks for new threads.
@@ -99,7 +116,8 @@ pub fn capabilities() -> [(&'static str, &'static str); 2] {
 struct Threads {
     alive: Vec<Thread>,
     ended: Times,
-    too_many: bool,
+    /// Whether some are not read, because there are too many or their files could not be opened.
+    is_incomplete: bool,
 }
 
 struct Thread {
@@ -116,20 +134,28 @@ struct Times {
 
 impl Threads {
     fn refresh(&mut self, pid: u32) {
-        if self.too_many || !schedstat_is_live() {
+        if self.is_incomplete || !schedstat_is_live() {
             return;
         }
-        for tid in numbers(format!("/proc/{pid}/task")) {
+        let tids = match read_numbers(&format!("/proc/{pid}/task")) {
+            Ok(tids) => tids,
+            Err(error) => {
+                self.is_incomplete = !has_ended(&error);
+                return;
+            }
+        };
+        for tid in tids {
             if self.alive.iter().any(|thread| thread.tid == tid) {
                 continue;
             }
             if self.alive.len() == THREADS_READ_MAX {
-                self.too_many = true;
+                self.is_incomplete = true;
                 self.alive.clear();
                 return;
             }
-            if let Ok(file) = File::open(format!("/proc/{pid}/task/{tid}/schedstat")) {
-                self.alive.push(Thread { tid, file, last: Times::default() });
+            match open_to_keep(&format!("/proc/{pid}/task/{tid}/schedstat")) {
+                Ok(file) => self.alive.push(Thread { tid, file, last: Times::default() }),
+                Err(error) => self.is_incomplete |= !has_ended(&error),
             }
         }
     }
@@ -138,7 +164,7 @@ impl Threads {
         let ended = &mut self.ended;
         self.alive.retain_mut(|thread| {
             let mut buffer = [0; 128];
-            match text(&thread.file, &mut buffer).and_then(times) {
+            match text(&thread.file, &mut buffer).ok().and_then(times) {
                 Some(times) => thread.last = times,
                 None => {
                     ended.run_ns += thread.last.run_ns;
@@ -156,7 +182,7 @@ impl Threads {
 
     fn wait_ns(&self) -> Option<u64> {
         let wait = || self.ended.wait_ns + self.alive.iter().map(|thread| thread.last.wait_ns).sum::<u64>();
-        (!self.too_many && schedstat_is_live()).then(wait)
+        (!self.is_incomplete && schedstat_is_live()).then(wait)
     }
 }
 
@@ -184,7 +210,10 @@ fn io(text: &str) -> Option<[u64; 2]> {
 
 /// The children of a process, from the kernel's list if there is one. Otherwise the parents of all processes are read, and the
 /// result includes the processes below the children.
-pub(super) fn children_of(pid: u32) -> Vec<u32> {
+///
+/// # Errors
+/// Some of the children are not known.
+pub(super) fn children_of(pid: u32) -> io::Result<Vec<u32>> {
     static LISTED: OnceLock<bool> = OnceLock::new();
     if *LISTED.get_or_init(|| Path::new("/proc/thread-self/children").exists()) {
         listed_children(pid)
@@ -193,15 +222,23 @@ pub(super) fn children_of(pid: u32) -> Vec<u32> {
     }
 }
 
-fn listed_children(pid: u32) -> Vec<u32> {
-    let list = |tid| fs::read_to_string(format!("/proc/{pid}/task/{tid}/children")).unwrap_or_default();
-    let lists: Vec<String> = numbers(format!("/proc/{pid}/task")).map(list).collect();
-    lists.iter().flat_map(|list| list.split_ascii_whitespace()).filter_map(|pid| pid.parse().ok()).collect()
+fn listed_children(pid: u32) -> io::Result<Vec<u32>> {
+    let mut children = Vec::new();
+    for tid in read_numbers(&format!("/proc/{pid}/task"))? {
+        match fs::read_to_string(format!("/proc/{pid}/task/{tid}/children")) {
+            Ok(list) => {
+                children.extend(list.split_ascii_whitespace().filter_map(|pid| pid.parse::<u32>().ok()))
+            }
+            Err(error) if has_ended(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(children)
 }
 
-fn scanned_children(pid: u32) -> Vec<u32> {
-    let below = i32::try_from(pid).map(descendants).unwrap_or_default();
-    below.into_iter().filter_map(|child| child.pid.try_into().ok()).collect()
+fn scanned_children(pid: u32) -> io::Result<Vec<u32>> {
+    let below = descendants_read(pid.try_into().map_err(io::Error::other)?)?;
+    Ok(below.into_iter().filter_map(|child| child.pid.try_into().ok()).collect())
 }
 
 pub(super) fn stat_of(pid: u32) -> Option<Stat> {
@@ -210,13 +247,37 @@ pub(super) fn stat_of(pid: u32) -> Option<Stat> {
 
 /// The entries of a folder that are numbers: processes or threads.
 pub(super) fn numbers(folder: String) -> impl Iterator<Item = u32> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+    read_numbers(&folder).unwrap_or_default().into_iter()
 }
 
-fn text<'a>(file: &File, buffer: &'a mut [u8]) -> Option<&'a str> {
-    let length = file.read_at(buffer, 0).ok().filter(|&length| length > 0)?;
-    str::from_utf8(&buffer[..length]).ok()
+fn read_numbers(folder: &str) -> io::Result<Vec<u32>> {
+    let entries = fs::read_dir(folder)?.flatten();
+    Ok(entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
+}
+
+/// Opens a file that stays open for as long as its process lives.
+///
+/// # Errors
+/// It cannot be opened, or the harness would have too few files left for its other work.
+fn open_to_keep(path: &str) -> io::Result<File> {
+    let file = File::open(path)?;
+    // The kernel gives the lowest number that is free.
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let is_spared = file.as_raw_fd() as u64 + FILES_SPARED >= limit;
+    if is_spared { Err(Errno::MFILE.into()) } else { Ok(file) }
+}
+
+/// Whether a file in `/proc` could not be read because its process or thread has ended.
+pub(super) fn has_ended(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::NOENT | Errno::SRCH))
+}
+
+fn text<'a>(file: &File, buffer: &'a mut [u8]) -> io::Result<&'a str> {
+    let length = file.read_at(buffer, 0)?;
+    if length == 0 {
+        return Err(Errno::SRCH.into());
+    }
+    str::from_utf8(&buffer[..length]).map_err(io::Error::other)
 }
 
 #[cfg(test)]
@@ -238,13 +299,14 @@ mod tests {
     fn both_ways_to_find_children_agree() {
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         let own = std::process::id();
-        assert!(scanned_children(own).contains(&child.id()));
+        let scanned = || scanned_children(own).unwrap();
+        assert!(scanned().contains(&child.id()));
         if Path::new("/proc/thread-self/children").exists() {
             // The kernel may omit a thread of this process while threads of other tests exit.
-            wait_until("it is listed", || listed_children(own).contains(&child.id()));
+            wait_until("it is listed", || listed_children(own).unwrap().contains(&child.id()));
         }
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(!scanned_children(own).contains(&child.id()) && !children_of(own).contains(&child.id()));
+        assert!(!scanned().contains(&child.id()) && !children_of(own).unwrap().contains(&child.id()));
     }
 }

@@ -164,8 +164,8 @@ words! {
         FasterTogether = "faster-together",
         /// A member of the group ended by itself and was restarted.
         Looped = "looped",
-        /// Readings of a device failed or were too rare for a counter that wraps, so that a column is empty
-        /// or has fewer readings.
+        /// Readings of a device failed or were too rare for a counter that wraps, or processes of the job could not
+        /// be read, so that a column is empty or has fewer readings.
         Unread = "unread",
         /// Some blocks failed, and the numbers are from the others.
         BlocksFailed = "blocks-failed",

@@ -62,7 +62,8 @@ pub struct DeviceSample {
     pub err: Option<String>,
 }
 
-/// One reading of the processes of one rank, including children.
+/// One reading of the processes of one rank, including children. If some of them could not be read although they ran, the sums
+/// are empty, and `err` says why.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostSample {
     pub mono_ns: Nanos,
