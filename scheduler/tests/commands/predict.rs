@@ -48,7 +48,8 @@ fn a_model_whose_numbers_cannot_be_gives_no_answer() {
     let fit = &model.workloads[0].fits[0];
     let (variance, prior_sd) = (fit.covariance[0][0], fit.parameters[0].prior_sd);
     assert!(variance > 0.0 && variance < prior_sd * prior_sd, "{variance}, {prior_sd}");
-    let changes: [(i32, &dyn Fn(&mut FormulaFit), &str); 7] = [
+    type Change<'a> = (i32, &'a dyn Fn(&mut FormulaFit), &'a str);
+    let changes: [Change<'_>; 7] = [
         (2, &|fit| fit.covariance[0][0] = -1.0, "the covariance has a variance of -1, in row 0"),
         (2, &|fit| fit.covariance[0][0] = 1e300, "was assumed before it"),
         (2, &|fit| fit.covariance[0][0] = prior_sd * prior_sd * 1.1, "was assumed before it"),
