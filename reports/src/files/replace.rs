@@ -8,6 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use rig::output;
 use rustix::{
     fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with},
     io::Errno,
@@ -47,13 +48,20 @@ impl Unfinished {
         self.folder.path().join(REPORT)
     }
 
-    /// Moves the complete report to its place, and then removes the older one.
+    /// Moves the complete report to its place, and then removes the older one. One that cannot be removed is named in a warning.
     ///
     /// # Errors
-    /// Before the move, in which case the older report stays, or while the older one is removed.
+    /// The report cannot be moved.
     pub(super) fn put(self, place: &Path) -> io::Result<()> {
         exchange(&self.path(), place)?;
-        self.folder.close()
+        let older = self.path();
+        if let Err(error) = self.folder.close() {
+            output::note(format_args!(
+                "warning: the older report, now {}, cannot be removed: {error}",
+                older.display()
+            ));
+        }
+        Ok(())
     }
 }
 
