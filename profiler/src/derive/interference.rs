@@ -2,12 +2,14 @@
 
 use colocate::{curves, slowdown};
 use schema::{
+    events::EventError,
     group::Group,
     manifest::{Cell, Manifest},
     rows::{Curve, ErrorKind, Interference, Measurement, Status, Warning},
     run_dir::RunDir,
     sharing::Sharing,
     spec::LaunchSpec,
+    steps::read_each,
     wire::{Event, Timing},
 };
 
@@ -93,11 +95,14 @@ pub(super) fn refused_by(
 fn ranks_of(run: &RunDir, spec: &LaunchSpec) -> u32 {
     let spoke = run.ranks(spec);
     let said = |rank| {
-        let lines = launch::read_what_can_be_read(&run.events_path(&spec.launch, rank), rank);
-        lines.into_iter().find_map(|line| match line.event {
-            Event::Hello(hello) => hello.ranks,
-            _ => None,
-        })
+        let mut ranks = None;
+        // The row of the launch has the error of a file that is invalid.
+        let _: Result<(), EventError> = read_each(&run.events_path(&spec.launch, rank), rank, |line| {
+            if let Event::Hello(hello) = line.event {
+                ranks = hello.ranks;
+            }
+        });
+        ranks
     };
     (0..spoke).filter_map(said).fold(spoke, u32::max)
 }

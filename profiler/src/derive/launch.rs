@@ -1,16 +1,15 @@
 //! Makes one row of `measurements.csv` from the raw files of a launch.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, path::PathBuf};
 
 use anyhow::anyhow;
 use schema::{
     device::Device,
-    events::{self, EventError},
     manifest::{Cell, DeviceFacts, Manifest},
     rows::{Arithmetic, ErrorKind, HostSample, Measurement, Status, Warning},
     run_dir::RunDir,
     spec::{LaunchEnd, LaunchSpec, Program},
-    steps::{JobStep, job_steps},
+    steps::{Invalid, JobEvents, JobStep, read_job},
     units::Nanos,
     wire::{Event, EventLine, Timing},
 };
@@ -38,18 +37,17 @@ pub(super) fn measurement(
     end: &LaunchEnd,
 ) -> anyhow::Result<Row> {
     let spec = run.spec(launch)?;
-    let (ranks, unreadable) = match read_ranks(run, &spec, end) {
-        Ok(ranks) => (ranks, None),
-        Err(error) => (Vec::new(), Some(error)),
+    let (JobEvents { steps, steps_taken, others: ranks }, unreadable) = match read_events(run, &spec, end) {
+        Ok(events) => (events, None),
+        Err(error) => (JobEvents::default(), Some(error)),
     };
-    let steps = job_steps(&ranks, spec.program.stages());
     let mut row = Measurement {
         launch: launch.into(),
         repeat: spec.block,
         part: spec.part,
         job: spec.job.clone(),
         threads: spec.threads,
-        steps_total: events::steps_taken(&ranks),
+        steps_total: steps_taken,
         memory_estimate_bytes: estimate(manifest, &spec),
         status: if end.err.is_some() { Status::Failed } else { Status::Ok },
         err: end.err,
@@ -153,30 +151,13 @@ pub(super) fn blank_of_spec(run: &RunDir, spec: &LaunchSpec) -> Measurement {
     row
 }
 
-/// The events of each rank. If the launch failed, the events may end at the line that made it fail.
-pub(super) fn read_ranks(
-    run: &RunDir,
-    spec: &LaunchSpec,
-    end: &LaunchEnd,
-) -> anyhow::Result<Vec<Vec<EventLine>>> {
-    let mut ranks = Vec::new();
-    for rank in 0..run.ranks(spec) {
-        let path = run.events_path(&spec.launch, rank);
-        ranks.push(if end.err.is_none() {
-            events::read(&path, rank).map_err(|error| anyhow!(run.relative(&error.to_string(), &path)))?
-        } else {
-            read_what_can_be_read(&path, rank)
-        });
-    }
-    Ok(ranks)
-}
-
-pub(super) fn read_what_can_be_read(path: &std::path::Path, rank: u32) -> Vec<EventLine> {
-    let mut lines = Vec::new();
-    // `LaunchEnd` already has this error.
-    let _: Result<(), EventError> =
-        events::EventReader::open(path, rank).and_then(|mut reader| reader.poll(&mut lines));
-    lines
+/// The events of all ranks. If the launch failed, the events may end at the line that made it fail.
+pub(super) fn read_events(run: &RunDir, spec: &LaunchSpec, end: &LaunchEnd) -> anyhow::Result<JobEvents> {
+    let files: Vec<PathBuf> = (0..run.ranks(spec)).map(|rank| run.events_path(&spec.launch, rank)).collect();
+    // `LaunchEnd` already has the error of a launch that failed.
+    let invalid = if end.err.is_none() { Invalid::IsAnError } else { Invalid::EndsTheFile };
+    let read = read_job(&files, spec.program.stages(), invalid);
+    read.map_err(|(path, error)| anyhow!(run.relative(&error.to_string(), &path)))
 }
 
 pub(super) fn fill_from_events(row: &mut Measurement, ranks: &[Vec<EventLine>]) {
@@ -204,6 +185,7 @@ pub(super) fn fill_from_events(row: &mut Measurement, ranks: &[Vec<EventLine>]) 
 /// The sources of a launch's numbers.
 pub(super) struct LaunchRecord<'a> {
     pub(super) spec: &'a LaunchSpec,
+    /// The events of each rank that are no steps.
     pub(super) ranks: &'a [Vec<EventLine>],
     pub(super) samples: &'a Samples,
     pub(super) manifest: &'a Manifest,

@@ -22,7 +22,7 @@ use schema::{
     rows::{self, Appender, Curve, ErrorKind, Interference, Measurement, Status, Summary},
     run_dir::{self, RunDir},
     spec::LaunchEnd,
-    steps::{JobStep, job_steps},
+    steps::JobStep,
     units::Nanos,
 };
 
@@ -237,7 +237,7 @@ pub fn steps_of(run: &RunDir, row: &Measurement) -> anyhow::Result<Vec<LaunchSte
         return together::steps(run, &visit, seat.number as usize);
     }
     let Some(end) = run.launch_end(&launch)? else { return Ok(Vec::new()) };
-    let steps = job_steps(&launch::read_ranks(run, &spec, &end).unwrap_or_default(), spec.program.stages());
+    let steps = launch::read_events(run, &spec, &end).unwrap_or_default().steps;
     let used = row.warmup_steps.map(|first| (first as usize..(first + row.steps_used) as usize).collect());
     Ok(vec![LaunchSteps { launch, steps, used }])
 }

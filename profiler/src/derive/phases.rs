@@ -15,7 +15,7 @@ pub(super) fn fill(row: &mut Measurement, used: &[JobStep]) {
     let stages = used.first().map_or(0, |step| step.stages.len());
     let of = |phase: fn(&Phases) -> Option<Nanos>| -> (Option<u64>, Option<ByStage>) {
         let of_stage = |stage: usize| -> Option<u64> {
-            let phase = |step: &JobStep| phase(&step.stages.get(stage)?.phases);
+            let phase = |step: &JobStep| phase(step.stages.get(stage)?.phases.as_deref()?);
             let all: Vec<u64> = used.iter().filter_map(phase).map(|ns| ns.0).collect();
             // A phase that only some of the steps report would mix two different means.
             (all.len() == used.len()).then(|| median(&all)).flatten().map(whole)

@@ -4,15 +4,14 @@ use colocate::window::{self, SteadyPart, Step};
 use jobs::cells;
 use schema::{
     device::Device,
-    events,
     group::{Group, Visit},
     manifest::Manifest,
     rows::{ErrorKind, Measurement, Status, Warning},
     run_dir::RunDir,
     spec::{LaunchEnd, LaunchSpec},
-    steps::{JobStep, job_steps},
+    steps::{JobEvents, JobStep},
     units::{Nanos, Window},
-    wire::{EventLine, Timing},
+    wire::Timing,
 };
 use statistics::{LaunchSummary, Steady};
 
@@ -48,7 +47,7 @@ pub(super) fn steps(run: &RunDir, visit: &Visit, seat: usize) -> anyhow::Result<
         let of_launch = |part: &SteadyPart| {
             part.steps.iter().filter(|used| used.launch == at).map(|used| used.step).collect()
         };
-        LaunchSteps { launch: told.spec.launch, steps: told.steps, used: part.map(of_launch) }
+        LaunchSteps { launch: told.spec.launch, steps: told.events.steps, used: part.map(of_launch) }
     });
     Ok(steps.collect())
 }
@@ -85,8 +84,7 @@ struct Told {
     end: LaunchEnd,
     /// Why it did not do what was requested.
     failure: Option<Failure>,
-    ranks: Vec<Vec<EventLine>>,
-    steps: Vec<JobStep>,
+    events: JobEvents,
 }
 
 type Failure = (ErrorKind, Option<String>);
@@ -97,18 +95,17 @@ impl Told {
         let end = run
             .launch_end(launch)?
             .ok_or_else(|| anyhow::anyhow!("{launch} is part of a visit that is over, but has no end"))?;
-        let (ranks, garbled) = match launch::read_ranks(run, &spec, &end) {
-            Ok(ranks) => (ranks, None),
-            Err(error) => (Vec::new(), Some((ErrorKind::Garbled, Some(error.to_string())))),
+        let (events, garbled) = match launch::read_events(run, &spec, &end) {
+            Ok(events) => (events, None),
+            Err(error) => (JobEvents::default(), Some((ErrorKind::Garbled, Some(error.to_string())))),
         };
         let failure = end.err.map(|err| (err, end.err_detail.clone())).or(garbled);
-        let steps = job_steps(&ranks, spec.program.stages());
-        Ok(Told { spec, end, failure, ranks, steps })
+        Ok(Told { spec, end, failure, events })
     }
 
     /// Whether it is a program without known steps.
     fn is_outside(&self) -> bool {
-        !self.spec.program.speaks() && self.steps.is_empty()
+        !self.spec.program.speaks() && self.events.steps.is_empty()
     }
 
     /// The time from the start of its first process to its end.
@@ -122,7 +119,7 @@ impl Told {
             return window::LaunchActivity::Outside(self.life());
         }
         let step = |step: &JobStep| Step { end: step.end, dur_ns: step.dur_ns };
-        window::LaunchActivity::Steps(self.steps.iter().map(step).collect())
+        window::LaunchActivity::Steps(self.events.steps.iter().map(step).collect())
     }
 }
 
@@ -152,11 +149,11 @@ impl Together<'_> {
             sharing: self.visit.sharing.clone(),
             group: Some(self.visit.group.clone()),
             seat: Some(seat as u32),
-            steps_total: launches.iter().map(|told| events::steps_taken(&told.ranks)).sum(),
+            steps_total: launches.iter().map(|told| told.events.steps_taken).sum(),
             memory_estimate_bytes: launch::estimate(self.manifest, &first.spec),
             ..launch::blank_of_spec(self.run, &first.spec)
         };
-        launch::fill_from_events(&mut row, &first.ranks);
+        launch::fill_from_events(&mut row, &first.events.others);
         let resident =
             |told: &Told| memory::rss_peak_bytes(self.samples.of_launch(&told.spec.launch), &told.end);
         let resident: Option<Vec<u64>> = launches.iter().map(resident).collect();
@@ -207,7 +204,8 @@ impl Together<'_> {
         let first = launches.first()?;
         let ended = self.seats.iter().flatten().map(|told| told.end.mono_ns).max()?;
         let (samples, manifest) = (self.samples, self.manifest);
-        let launch = LaunchRecord { spec: &first.spec, ranks: &first.ranks, samples, manifest, ended };
+        let launch =
+            LaunchRecord { spec: &first.spec, ranks: &first.events.others, samples, manifest, ended };
         let parts: Vec<(&str, Window)> =
             part.windows.iter().map(|(at, window)| (&*launches[*at].spec.launch, *window)).collect();
         let windows: Vec<Window> = part.windows.iter().map(|(_, window)| *window).collect();
@@ -222,8 +220,8 @@ impl Together<'_> {
         let of_processes =
             |told: &Told| gates::of_processes(samples.of_launch(&told.spec.launch), told.end.mono_ns);
         launch.find(findings, launches.iter().find_map(of_processes));
-        launch.find(findings, gates::of_arithmetic(&first.ranks));
-        launch.find(findings, gates::of_program(&first.spec, &first.end, first.steps.len()));
+        launch.find(findings, gates::of_arithmetic(&first.events.others));
+        launch.find(findings, gates::of_program(&first.spec, &first.end, first.events.steps.len()));
         if first.is_outside() {
             row.timing = Some(Timing::Outside);
             row.window_ns = Some(part.window_ns);
@@ -234,7 +232,10 @@ impl Together<'_> {
         let used: Vec<JobStep> = part
             .steps
             .iter()
-            .map(|step| JobStep { dur_ns: step.length_ns, ..launches[step.launch].steps[step.step].clone() })
+            .map(|step| JobStep {
+                dur_ns: step.length_ns,
+                ..launches[step.launch].events.steps[step.step].clone()
+            })
             .collect();
         let step_ns: Vec<u64> = used.iter().map(|step| step.dur_ns).collect();
         let steady = Steady { class: part.class, start: 0, end: step_ns.len() };
@@ -246,10 +247,11 @@ impl Together<'_> {
             (row.step_ns_p90, row.step_ns_p99) = (None, None);
         }
         row.warmup_steps = part.steps.first().map(|step| step.step as u64);
-        let steps: Vec<JobStep> = launches.iter().flat_map(|told| told.steps.iter().cloned()).collect();
+        let steps: Vec<JobStep> =
+            launches.iter().flat_map(|told| told.events.steps.iter().cloned()).collect();
         launch.find(findings, gates::of_steps(&steps, used.len(), part.class));
         for window in &windows {
-            launch.find(findings, gates::of_allocator(&first.ranks, *window));
+            launch.find(findings, gates::of_allocator(&first.events.others, *window));
         }
         None
     }

@@ -1,8 +1,10 @@
 //! `trace.json`: steps of launches and readings of devices on one time line, for Perfetto.
 
 use schema::{
+    events::EventError,
     rows::{self, DeviceSample},
     run_dir::RunDir,
+    steps::read_each,
     trace_events::TraceWriter,
     units::Nanos,
     wire::{Event, Phases, Step},
@@ -34,14 +36,17 @@ fn write_steps(
     track: u64,
     rank: u32,
 ) -> anyhow::Result<()> {
-    for line in super::launch::read_what_can_be_read(&run.events_path(launch, rank), rank) {
-        if let Event::Step(step) = &line.event {
-            let start = line.mono_ns.saturating_sub(step.dur_ns);
+    let mut written = Ok(());
+    // The row of the launch has the error of a file that is invalid.
+    let _: Result<(), EventError> = read_each(&run.events_path(launch, rank), rank, |line| {
+        let Event::Step(step) = &line.event else { return };
+        if written.is_ok() {
+            let span = (line.mono_ns.saturating_sub(step.dur_ns), step.dur_ns);
             let name = format!("step {}", step.index);
-            trace.span((track, u64::from(rank)), name, (start, step.dur_ns), arguments(step))?;
+            written = trace.span((track, u64::from(rank)), name, span, arguments(step));
         }
-    }
-    Ok(())
+    });
+    Ok(written?)
 }
 
 /// The values that are shown for a selected step. Phases are lengths, because their position within a step is not recorded.

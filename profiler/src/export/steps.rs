@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use schema::{rows::ExportStep, steps::StageStep, units::Nanos};
+use schema::{rows::ExportStep, steps::StageStep, units::Nanos, wire::Phases};
 
 use super::{Source, side};
 use crate::derive::{self, LaunchSteps};
@@ -43,7 +43,8 @@ fn rows_of(of_row: &ExportStep, launch: &LaunchSteps) -> impl Iterator<Item = Ex
 
 fn with_stage(row: ExportStep, stage: u32, part: &StageStep) -> ExportStep {
     let ns = |phase: Option<Nanos>| phase.map(|ns| ns.0);
-    let phases = &part.phases;
+    let none = Phases::default();
+    let phases = part.phases.as_deref().unwrap_or(&none);
     ExportStep {
         stage,
         samples: part.samples,

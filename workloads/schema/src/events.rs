@@ -184,14 +184,18 @@ pub fn read(path: &Path, rank: u32) -> Result<Vec<EventLine>, EventError> {
 /// The steps that all ranks have taken, by their events. A program of the user's takes some that no event tells of by itself, as it
 /// is not known when they began.
 pub fn steps_taken(ranks: &[Vec<EventLine>]) -> u64 {
-    let of_line = |line: &EventLine| match line.event {
+    let of_rank = |events: &Vec<EventLine>| events.iter().map(steps_told).max().unwrap_or(0);
+    ranks.iter().map(of_rank).min().unwrap_or(0)
+}
+
+/// The number of steps that a rank has taken, as far as this event tells.
+pub(crate) fn steps_told(line: &EventLine) -> u64 {
+    match line.event {
         Event::Step(Step { index, .. }) => index.saturating_add(1),
         Event::Held { index } => index,
         Event::Finished { steps, .. } => steps,
         _ => 0,
-    };
-    let of_rank = |events: &Vec<EventLine>| events.iter().map(of_line).max().unwrap_or(0);
-    ranks.iter().map(of_rank).min().unwrap_or(0)
+    }
 }
 
 fn quote(text: &[u8]) -> String {

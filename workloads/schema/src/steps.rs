@@ -1,9 +1,9 @@
 //! Makes the steps of a job from the events of its ranks.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::{
-    events::{EventError, EventReader},
+    events::{EventError, EventReader, steps_told},
     units::{Nanos, total},
     wire::{Event, EventLine, Phases, Step, Timing},
 };
@@ -36,8 +36,8 @@ pub struct JobStep {
 /// [`JobStep`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct StageStep {
-    /// The phases of the stage's rank that took longest.
-    pub phases: Phases,
+    /// The phases of the stage's rank that took longest. Most programs of the user's report none, so they take memory of their own.
+    pub phases: Option<Box<Phases>>,
     pub samples: Option<u64>,
     pub sent_bytes: Option<u64>,
     pub loss: Option<f64>,
@@ -86,9 +86,13 @@ impl StepTime {
 /// the number of pipeline stages of the job ([`crate::spec::Program::stages`]).
 pub fn job_steps(ranks: &[Vec<EventLine>], stages: u32) -> Vec<JobStep> {
     let steps: Vec<Vec<(Nanos, &Step)>> = ranks.iter().map(|events| steps_of(events)).collect();
+    job_steps_of(&steps, stages)
+}
+
+fn job_steps_of(ranks: &[Vec<(Nanos, &Step)>], stages: u32) -> Vec<JobStep> {
     let mut before = Nanos::ZERO;
     joined(
-        &steps,
+        ranks,
         |(_, step)| step.index,
         |of_ranks| {
             let step = job_step(of_ranks, stages, before);
@@ -96,6 +100,85 @@ pub fn job_steps(ranks: &[Vec<EventLine>], stages: u32) -> Vec<JobStep> {
             step
         },
     )
+}
+
+/// The events of the ranks of a job, with the steps of the ranks combined.
+#[derive(Debug, Default)]
+pub struct JobEvents {
+    /// As those of [`job_steps`].
+    pub steps: Vec<JobStep>,
+    /// As [`crate::events::steps_taken`].
+    pub steps_taken: u64,
+    /// The events of each rank that are no steps.
+    pub others: Vec<Vec<EventLine>>,
+}
+
+/// Whether a reader of events goes on after an invalid line of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Invalid {
+    /// The whole job has no events then.
+    IsAnError,
+    /// The file counts up to this line. A file that cannot be read has no events.
+    EndsTheFile,
+}
+
+/// Reads the events of a job from the complete files of its ranks, of which the first is that of rank 0. `stages` is as in
+/// [`job_steps`]. The steps of a single rank, of which there may be a million, are combined while they are read.
+///
+/// # Errors
+/// The first file that is invalid, with its path, if that is an error.
+pub fn read_job(
+    files: &[PathBuf],
+    stages: u32,
+    invalid: Invalid,
+) -> Result<JobEvents, (PathBuf, EventError)> {
+    let mut job = JobEvents::default();
+    let mut of_ranks: Vec<Vec<(Nanos, Step)>> = Vec::new();
+    let mut taken: Option<u64> = None;
+    for (path, rank) in files.iter().zip(0..) {
+        let (mut steps, mut others, mut told, mut before) = (Vec::new(), Vec::new(), 0, Nanos::ZERO);
+        let read = read_each(path, rank, |line| {
+            told = told.max(steps_told(&line));
+            match line.event {
+                Event::Step(step) if files.len() == 1 => {
+                    let combined = job_step(&[(line.mono_ns, &step)], stages, before);
+                    before = combined.end;
+                    job.steps.push(combined);
+                }
+                Event::Step(step) => steps.push((line.mono_ns, step)),
+                _ => others.push(line),
+            }
+        });
+        match read {
+            Err(error) if invalid == Invalid::IsAnError => return Err((path.clone(), error)),
+            Ok(()) | Err(_) => {}
+        }
+        taken = Some(taken.map_or(told, |least| least.min(told)));
+        of_ranks.push(steps);
+        job.others.push(others);
+    }
+    if files.len() > 1 {
+        let steps: Vec<Vec<(Nanos, &Step)>> =
+            of_ranks.iter().map(|steps| steps.iter().map(|(end, step)| (*end, step)).collect()).collect();
+        job.steps = job_steps_of(&steps, stages);
+    }
+    job.steps_taken = taken.unwrap_or(0);
+    Ok(job)
+}
+
+/// Passes on each line of a complete event file, up to the first invalid one. The events do not have to fit into memory.
+///
+/// # Errors
+/// A line is invalid, the last one is torn, or the file cannot be read.
+pub fn read_each(path: &Path, rank: u32, mut visit: impl FnMut(EventLine)) -> Result<(), EventError> {
+    let mut reader = EventReader::open(path, rank)?;
+    let (mut lines, mut may_have_more) = (Vec::new(), true);
+    while may_have_more {
+        let read = reader.poll_some(&mut lines);
+        lines.drain(..).for_each(&mut visit);
+        may_have_more = read?;
+    }
+    reader.finish()
 }
 
 /// The times of the steps that all ranks completed and timed, as those of [`job_steps`]. `ranks` has the
@@ -116,15 +199,12 @@ pub fn step_times(ranks: &[Vec<StepTime>]) -> Vec<StepTime> {
 /// Reads the times of the steps in a complete event file. The events of a long launch do not have to fit into
 /// memory.
 pub fn read_times(path: &Path, rank: u32) -> Result<Vec<StepTime>, EventError> {
-    let mut reader = EventReader::open(path, rank)?;
-    let (mut times, mut lines) = (Vec::new(), Vec::new());
-    let mut may_have_more = true;
-    while may_have_more {
-        may_have_more = reader.poll_some(&mut lines)?;
-        times.extend(steps_of(&lines).into_iter().map(|(end, step)| StepTime::of(end, step)));
-        lines.clear();
-    }
-    reader.finish()?;
+    let mut times = Vec::new();
+    read_each(path, rank, |line| {
+        if let Event::Step(step) = &line.event {
+            times.push(StepTime::of(line.mono_ns, step));
+        }
+    })?;
     Ok(times)
 }
 
@@ -179,7 +259,7 @@ fn job_step(ranks: &[(Nanos, &Step)], stages: u32, before: Nanos) -> JobStep {
 fn stage_step(ranks: &[(Nanos, &Step)]) -> StageStep {
     let slowest = ranks.iter().max_by_key(|(_, step)| step.dur_ns);
     StageStep {
-        phases: slowest.and_then(|(_, step)| step.phases.clone()).unwrap_or_default(),
+        phases: slowest.and_then(|(_, step)| step.phases.clone()).map(Box::new),
         samples: samples(ranks),
         sent_bytes: sent_bytes(ranks),
         loss: loss(ranks),

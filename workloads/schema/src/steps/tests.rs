@@ -24,7 +24,7 @@ fn a_step_is_of_all_ranks_together() {
     let [only] = &steps[..] else { panic!("what one rank did not complete is no step") };
     assert_eq!((only.end, only.dur_ns, only.start()), (Nanos(105), 15, Nanos(90)));
     assert_eq!((only.samples, only.sent_bytes, only.loss), (Some(8), Some(7), Some(0.5)));
-    assert_eq!(only.stages[0].phases.forward_ns, Some(Nanos(7)));
+    assert_eq!(only.stages[0].phases.as_ref().unwrap().forward_ns, Some(Nanos(7)));
 }
 
 /// Two ranks are slow in turn: the longest times of the first three steps add up to 36, and the steps
@@ -56,6 +56,48 @@ fn times_on_file(ranks: &[Vec<EventLine>]) -> Vec<StepTime> {
         read_times(&path, rank).unwrap()
     };
     step_times(&ranks.iter().map(read).collect::<Vec<_>>())
+}
+
+/// The events of ranks that were written to files, and files that end within a line if they are `torn`.
+fn job_on_file(ranks: &[Vec<EventLine>], torn: bool, invalid: Invalid) -> Result<JobEvents, EventError> {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |(events, rank): (&Vec<EventLine>, u32)| {
+        let path = folder.path().join(format!("{rank}.jsonl"));
+        let mut writer = EventWriter::create(&path, rank).unwrap();
+        events.iter().for_each(|line| writer.say_at(line.mono_ns, line.event.clone()).unwrap());
+        if torn {
+            let text = std::fs::read_to_string(&path).unwrap();
+            std::fs::write(&path, format!("{text}{{\"seq\"")).unwrap();
+        }
+        path
+    };
+    let files: Vec<PathBuf> = ranks.iter().zip(0..).map(write).collect();
+    read_job(&files, 1, invalid).map_err(|(path, error)| {
+        assert_eq!(path, files[0], "the first file is named");
+        error
+    })
+}
+
+#[test]
+fn events_on_file_are_those_of_all_ranks_with_their_steps_combined() {
+    let held =
+        |rank: u32, seq: u64| EventLine { seq, rank, mono_ns: Nanos(500), event: Event::Held { index: 9 } };
+    let zero = vec![step(0, 0, 100, 10, Some(3)), step(0, 1, 112, 12, Some(3)), held(0, 2)];
+    let one = vec![step(1, 0, 105, 14, Some(4)), step(1, 1, 119, 14, None)];
+    for ranks in [vec![zero.clone()], vec![zero.clone(), one.clone()], vec![zero, one[..1].to_vec()], vec![]]
+    {
+        let taken = crate::events::steps_taken(&ranks);
+        for (torn, invalid) in [(false, Invalid::IsAnError), (true, Invalid::EndsTheFile)] {
+            let job = job_on_file(&ranks, torn, invalid).unwrap();
+            assert_eq!((&job.steps, job.steps_taken), (&job_steps(&ranks, 1), taken));
+            let others: Vec<usize> = job.others.iter().map(Vec::len).collect();
+            let expected: Vec<usize> =
+                ranks.iter().map(|events| events.len() - steps_of(events).len()).collect();
+            assert_eq!(others, expected);
+        }
+        let torn = job_on_file(&ranks, true, Invalid::IsAnError);
+        assert!(ranks.is_empty() || matches!(torn, Err(EventError::Torn { .. })), "{torn:?}");
+    }
 }
 
 fn of_job(steps: &[JobStep]) -> Vec<StepTime> {
@@ -148,8 +190,9 @@ fn each_stage_has_the_phases_of_its_slowest_rank_and_the_last_has_the_loss() {
     let [step] = &steps[..] else { panic!("{steps:?}") };
     assert_eq!((step.dur_ns, step.samples, step.loss, step.sent_bytes), (22, Some(8), Some(2.5), Some(46)));
     let stages = step.stages.iter();
-    let stages: Vec<_> =
-        stages.map(|it| (it.phases.forward_ns, it.samples, it.loss, it.sent_bytes)).collect();
+    let stages: Vec<_> = stages
+        .map(|it| (it.phases.as_ref().unwrap().forward_ns, it.samples, it.loss, it.sent_bytes))
+        .collect();
     assert_eq!(
         stages,
         [(Some(Nanos(11)), Some(0), None, Some(21)), (Some(Nanos(6)), Some(8), Some(2.5), Some(25))]
