@@ -22,7 +22,7 @@ pub(super) fn write(run: &RunDir) -> anyhow::Result<()> {
         trace.name_process(track, launch)?;
         let spec = run.spec(launch)?;
         for rank in 0..run.ranks(&spec) {
-            write_steps(run, &mut trace, launch, track, rank)?;
+            write_steps(run, &mut trace, launch, track, rank, origin)?;
         }
     }
     write_devices(&mut trace, &samples)?;
@@ -35,13 +35,16 @@ fn write_steps(
     launch: &str,
     track: u64,
     rank: u32,
+    origin: Nanos,
 ) -> anyhow::Result<()> {
     let mut written = Ok(());
     // The row of the launch has the error of a file that is invalid.
     let _: Result<(), EventError> = read_each(&run.events_path(launch, rank), rank, |line| {
         let Event::Step(step) = &line.event else { return };
-        if written.is_ok() {
-            let span = (line.mono_ns.saturating_sub(step.dur_ns), step.dur_ns);
+        // The time line begins with the first reading of a device. Steps before it would be drawn one on another.
+        let start = line.mono_ns.saturating_sub(step.dur_ns).max(origin);
+        if line.mono_ns > origin && written.is_ok() {
+            let span = (start, line.mono_ns - start);
             let name = format!("step {}", step.index);
             written = trace.span((track, u64::from(rank)), name, span, arguments(step));
         }

@@ -8,6 +8,7 @@ use schema::{
     rows::{self, DeviceSample, ErrorKind, HostSample, Status, Summary, Warning},
     run_dir::{RunDir, read_spec},
     spec::Program,
+    trace_events::{self, Entry},
     units::Nanos,
     wire::{Event, EventLine},
 };
@@ -557,6 +558,38 @@ fn what_is_derived_again_is_the_same_to_the_byte() {
     door.exits(0, "derive r");
     let after: Vec<_> = derived.iter().map(|path| std::fs::read(path).expect("derived again")).collect();
     assert!(before == after);
+}
+
+#[test]
+fn a_trace_begins_with_the_first_reading_and_leaves_out_the_steps_before_it() {
+    let door = crate::door();
+    door.exits(0, "single synthetic-sleep --device cpu:0 --steps 40 --repeats 1 --out r");
+    let run = door.run("r");
+    let steps = steps_of(&run, "0001-synthetic-sleep");
+    let (start, end) = steps[steps.len() / 2];
+    let first_reading = Nanos(start.0.midpoint(end.0));
+    let readings = std::fs::read_to_string(run.devices_path()).expect("there are readings");
+    let (header, rows) = readings.split_once('\n').expect("there is a header");
+    let rest = rows.lines().next().and_then(|row| row.splitn(3, ',').nth(2)).expect("there is a reading");
+    let late = format!("{header}\n{0},{0},{rest}\n", first_reading.0);
+    std::fs::write(run.devices_path(), late).expect("the file is writable");
+    door.exits(0, "derive r");
+    let entries = trace_events::read(&run.trace_path()).expect("it is a trace");
+    let spans: Vec<(f64, f64)> = entries
+        .iter()
+        .filter_map(|entry| match entry {
+            Entry::Span { start_us, dur_us, .. } => Some((*start_us, *dur_us)),
+            Entry::Process { .. } | Entry::Counter { .. } => None,
+        })
+        .collect();
+    let expected: Vec<(f64, f64)> = steps
+        .iter()
+        .filter(|(_, end)| *end > first_reading)
+        .map(|(start, end)| (*start.max(&first_reading), *end))
+        .map(|(start, end)| ((start - first_reading).0 as f64 / 1e3, (end - start).0 as f64 / 1e3))
+        .collect();
+    assert!(spans.len() < steps.len() && spans[0].0 == 0.0);
+    assert_eq!(spans, expected);
 }
 
 #[test]
