@@ -301,6 +301,27 @@ done";
 }
 
 #[test]
+fn steps_that_are_shown_while_the_harness_is_stopped_are_buffered() {
+    let door = crate::door();
+    // The program stops the harness, which is the parent of its leash, for the time of 300 steps: longer than the second within which
+    // the end of a step must be stamped. Then it waits until the harness has written down all of them.
+    let script = "read -r _ _ _ harness _ < /proc/$PPID/stat; step() { echo step; sleep 0.005; }
+step; until [ -s $(echo r/events/*.jsonl) ]; do sleep 0.01; done
+kill -STOP $harness; i=0; while [ $i -lt 300 ]; do i=$((i+1)); step; done; kill -CONT $harness
+until [ $(cat r/events/*.jsonl | wc -l) -ge 301 ]; do sleep 0.01; done
+i=0; while [ $i -lt 20 ]; do i=$((i+1)); step; done";
+    exits(0, &door, "single --device cpu:0 --repeats 1 --out r --steps-regex step --", &["sh", "-c", script]);
+    let row = row(&door);
+    assert_eq!((row.status, row.err, row.steps_total), (Status::Ok, None, 321), "{:?}", row.err_detail);
+    assert!(row.warnings.iter().any(|warning| warning == Warning::Buffered), "{row:?}");
+    let spent: u64 = events_of(&door, &row.launch, 0)
+        .iter()
+        .filter_map(|event| if let Event::Step(step) = event { Some(step.dur_ns.0) } else { None })
+        .sum();
+    assert!(spent >= 319 * 5_000_000, "no time of a step is lost: {spent}");
+}
+
+#[test]
 fn output_without_a_step_is_a_row_that_names_the_regex() {
     let door = crate::door();
     exits(1, &door, "single --device cpu:0 --repeats 1 --out r --steps-regex ^step --", &["echo", "stop 1"]);
