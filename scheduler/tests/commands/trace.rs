@@ -146,6 +146,9 @@ fn an_imported_trace_can_be_scaled() {
     let scaled = "trace import --format philly philly.csv --time-scale 0.1 --load 0.5 --devices 2";
     let rows = read(&door.exits(0, scaled).out);
     assert_eq!((rows[1].submit_s, rows[1].steps), (50.0, Some(30)));
+    let said = door.exits(2, "trace import --format philly philly.csv --time-scale 1e9 --out t.csv");
+    let message = "the trace that would be written: line 2: column 'step_ns': makes the job more than a hundred years long";
+    assert!(said.err.contains(message) && !door.path("t.csv").exists(), "{}", said.err);
     let said = door.exits(2, "trace import --format rubick philly.csv");
     assert!(
         said.err.contains("philly.csv: line 1: there is no column 'name' in the first line"),
