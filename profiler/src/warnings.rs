@@ -69,7 +69,9 @@ pub fn lines(findings: &[Finding], tables: &[PathBuf]) -> Vec<String> {
 /// What to do about a warning.
 fn remedy(warning: Warning) -> &'static str {
     match warning {
-        Warning::Throttled => "let the device cool down, or compare only runs that were throttled alike",
+        Warning::Throttled => {
+            "let the device cool down, raise the CPU quota, which `profile doctor` names, or compare only runs that were throttled alike"
+        }
         Warning::Steal => "the host is overcommitted: measure at another time, or on another machine",
         Warning::Foreign => "stop them, or choose other cores with --device",
         Warning::CoresShared => {

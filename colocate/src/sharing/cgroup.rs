@@ -15,6 +15,7 @@ use std::{
 
 use anyhow::Context;
 use procfs::process::{MountInfo, Process};
+use rig::cgroup::directory_in;
 use rustix::fs::{FlockOperation, flock};
 use schema::units::Nanos;
 
@@ -135,13 +136,13 @@ impl ParentGroup {
         };
         let of_first = groups.0.iter().find(|group| group.controllers.iter().any(|name| name == "cpu"));
         if let (Some(group), Some(mount)) = (of_first, mount("cgroup", Some("cpu"))) {
-            return Ok(ParentGroup { path: place_in(mount, &group.pathname), version: Version::One });
+            return Ok(ParentGroup { path: directory_in(mount, &group.pathname), version: Version::One });
         }
         let of_second = groups.0.iter().find(|group| group.hierarchy == 0);
         let (Some(group), Some(mount)) = (of_second, mount("cgroup2", None)) else {
             anyhow::bail!("none are mounted")
         };
-        let path = place_in(mount, &group.pathname);
+        let path = directory_in(mount, &group.pathname);
         let mut above = path.ancestors().take_while(|path| path.starts_with(&mount.mount_point));
         let found = above.find(|path| shares_out_cpu(path));
         let path = found.with_context(|| format!("none above {} shares out CPU time", path.display()))?;
@@ -157,12 +158,6 @@ impl ParentGroup {
         }
         Ok(())
     }
-}
-
-/// The directory of a group. In a container, the mount may show only a part of the hierarchy.
-fn place_in(mount: &MountInfo, group: &str) -> PathBuf {
-    let within = Path::new(group).strip_prefix(&mount.root).unwrap_or(Path::new(""));
-    mount.mount_point.join(within)
 }
 
 fn shares_out_cpu(group: &Path) -> bool {
@@ -231,7 +226,7 @@ mod tests {
         ] {
             let line = format!("32 31 0:29 {mounted} /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu");
             let mount = MountInfo::from_line(&line).unwrap();
-            assert_eq!(place_in(&mount, group), Path::new(expected), "{mounted} {group}");
+            assert_eq!(directory_in(&mount, group), Path::new(expected), "{mounted} {group}");
         }
     }
 

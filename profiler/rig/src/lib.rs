@@ -1,5 +1,6 @@
 //! Runs and observes jobs: launches under leashes on one rig, and readings of their devices and processes.
 
+pub mod cgroup;
 pub mod cuda_checkpoint;
 mod descriptors;
 pub mod device;

@@ -181,6 +181,7 @@ mod tests {
             rss_bytes: None,
             read_bytes: None,
             write_bytes: None,
+            throttled_periods: None,
             device_memory_bytes: None,
             device_util_percent,
             err: None,

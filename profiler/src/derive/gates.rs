@@ -166,6 +166,12 @@ pub(super) fn of_processes(readings: &[HostSample], ended: Nanos) -> Option<Foun
     Some((Warning::Unread, text))
 }
 
+/// A warning if a CPU quota stopped processes in the window.
+pub(super) fn of_quota(periods: Option<u64>) -> Option<Found> {
+    let periods = periods.filter(|periods| *periods > 0)?;
+    Some((Warning::Throttled, format!("a CPU quota of its cgroup stopped it in {periods} periods")))
+}
+
 /// Warnings from the readings of one device. `own_cpu_ns` is the CPU time of all jobs of the run on it, if it is known.
 pub(super) fn of_device(
     name: &str,

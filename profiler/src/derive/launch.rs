@@ -300,6 +300,7 @@ impl LaunchRecord<'_> {
     ) {
         let windows: Vec<Window> = parts.iter().map(|(_, window)| *window).collect();
         self.fill_from_host(row, parts, &windows);
+        self.find(findings, gates::of_quota(self.throttled_periods(parts)));
         let mut read = Vec::new();
         for device in self.distinct_devices() {
             let name = device.to_string();
@@ -315,11 +316,8 @@ impl LaunchRecord<'_> {
     fn fill_from_host(&self, row: &mut Measurement, parts: &[(&str, Window)], windows: &[Window]) {
         let ranks = self.spec.devices.len() as u32;
         let launches: BTreeSet<&str> = parts.iter().map(|(launch, _)| *launch).collect();
-        let windows_of = |launch: &str| -> Vec<Window> {
-            parts.iter().filter(|(of, _)| *of == launch).map(|(_, window)| *window).collect()
-        };
         let grown = |value: fn(&HostSample) -> Option<u64>| -> Option<u64> {
-            let of_one = |launch: &&str| self.samples.grown(launch, ranks, value, &windows_of(launch));
+            let of_one = |launch: &&str| self.samples.grown(launch, ranks, value, &windows_of(parts, launch));
             total(launches.iter().map(of_one))
         };
         row.cpu_ns = grown(|row| row.cpu_ns);
@@ -331,10 +329,28 @@ impl LaunchRecord<'_> {
         row.job_util_percent_mean = devices::job_util_percent(&host, ranks, devices, windows);
     }
 
+    /// The periods in the windows in which a CPU quota stopped processes: of the rank with the most of them, because ranks have a
+    /// cgroup in common as a rule.
+    fn throttled_periods(&self, parts: &[(&str, Window)]) -> Option<u64> {
+        let launches: BTreeSet<&str> = parts.iter().map(|(launch, _)| *launch).collect();
+        let of_launch = |launch: &str| {
+            let windows = windows_of(parts, launch);
+            let of_rank =
+                |rank| self.samples.grown_of_rank(launch, rank, |row| row.throttled_periods, &windows);
+            (0..self.spec.devices.len() as u32).filter_map(of_rank).max()
+        };
+        launches.into_iter().filter_map(of_launch).max()
+    }
+
     /// The devices without duplicates, because readings of a device that ranks share count once.
     fn distinct_devices(&self) -> BTreeSet<&Device> {
         self.spec.devices.iter().collect()
     }
+}
+
+/// The windows that lie in a launch.
+fn windows_of(parts: &[(&str, Window)], launch: &str) -> Vec<Window> {
+    parts.iter().filter(|(name, _)| *name == launch).map(|(_, window)| *window).collect()
 }
 
 /// The step before which a rank waited for a grant.

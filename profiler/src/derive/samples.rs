@@ -75,11 +75,19 @@ impl Samples {
         value: fn(&HostSample) -> Option<u64>,
         windows: &[Window],
     ) -> Option<u64> {
-        let of_rank = |rank| {
-            let readings = self.of_launch(launch).iter().filter(|row| row.rank == rank);
-            growth_in(readings.filter_map(|row| Some((row.mono_ns, value(row)?))), Nanos::ZERO, windows)
-        };
-        total((0..ranks).map(of_rank))
+        total((0..ranks).map(|rank| self.grown_of_rank(launch, rank, value, windows)))
+    }
+
+    /// The growth of a counter of one rank of a launch in its windows; `None` if the rank was not observed.
+    pub(super) fn grown_of_rank(
+        &self,
+        launch: &str,
+        rank: u32,
+        value: fn(&HostSample) -> Option<u64>,
+        windows: &[Window],
+    ) -> Option<u64> {
+        let readings = self.of_launch(launch).iter().filter(|row| row.rank == rank);
+        growth_in(readings.filter_map(|row| Some((row.mono_ns, value(row)?))), Nanos::ZERO, windows)
     }
 }
 

@@ -21,6 +21,7 @@ mod limits;
 mod memory;
 mod output;
 mod outside;
+mod quota;
 mod ranks;
 mod received;
 mod resume;

@@ -197,7 +197,7 @@ impl Keeper {
 fn host_row(launch: &str, rank: u32, tree: &mut Tree, users: Option<&Users>) -> HostSample {
     let begin = Nanos::monotonic_now();
     let reading = tree.read();
-    let unread = reading.unread.clone();
+    let (throttled_periods, unread) = (reading.throttled_periods, reading.unread.clone());
     // Sums without some of the processes would look like those of all.
     let whole = Some(reading).filter(|reading| reading.unread.is_none());
     let users = users.filter(|_| whole.is_some());
@@ -213,6 +213,7 @@ fn host_row(launch: &str, rank: u32, tree: &mut Tree, users: Option<&Users>) -> 
         rss_bytes: whole.as_ref().map(|reading| reading.rss_bytes),
         read_bytes: whole.as_ref().and_then(|reading| reading.read_bytes),
         write_bytes: whole.as_ref().and_then(|reading| reading.write_bytes),
+        throttled_periods,
         device_memory_bytes: users.and_then(|users| users.bytes_of(tree)),
         device_util_percent: users.and_then(|users| users.util_percent_of(tree)),
         err: unread.or_else(gone),

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use cli::table;
 use jobs::machine;
-use rig::{Exit, cuda_checkpoint, device, output, programs};
+use rig::{Exit, cgroup::Quotas, cuda_checkpoint, device, output, programs};
 use schema::{
     device::Device,
     rows::{self, DoctorRow, Health},
@@ -131,6 +131,9 @@ fn examine() -> anyhow::Result<Vec<DoctorRow>> {
     if machine.hypervisor == Some(true) {
         let found = "virtual machine: steal time is measured, and cores may share a physical core";
         say("hypervisor", Health::Note, found.into());
+    }
+    for quota in Quotas::for_process(std::process::id() as i32).iter() {
+        say("cpu quota", Health::Note, quota.to_string());
     }
     worker(&mut say);
     let found = device::discover()?;

@@ -128,7 +128,7 @@ words! {
 words! {
     /// A reason to doubt the numbers of a row. `profile` explains each with its remedy.
     Warning {
-        /// The device lowered its clock because of power or heat.
+        /// The device lowered its clock because of power or heat, or a CPU quota of a cgroup stopped processes.
         Throttled = "throttled",
         /// The hypervisor took CPU time away.
         Steal = "steal",

@@ -78,6 +78,10 @@ pub struct HostSample {
     /// Bytes that went through read and write calls.
     pub read_bytes: Option<u64>,
     pub write_bytes: Option<u64>,
+    /// Number of periods in which a CPU quota of its cgroup, or of one above, stopped processes. Empty without
+    /// a quota.
+    #[serde(default)]
+    pub throttled_periods: Option<u64>,
     /// Device memory of its processes as the driver reports it, including context and caches.
     pub device_memory_bytes: Option<u64>,
     /// Share of the time since the last such reading in which its kernels ran, as the driver attributes it.
