@@ -39,6 +39,7 @@ pub fn can_go_on(run: &RunDir, manifest: &Manifest, command: &str) -> anyhow::Re
     }
     software::is_measured_by_the_same(run, manifest)?;
     folder::is_that_of_the_beginning(run, manifest)?;
+    run::check_input(manifest.settings.input.as_deref())?;
     run::check_data(manifest.settings.data.as_deref())
 }
 

@@ -34,6 +34,27 @@ pub fn check_data(data: Option<&Path>) -> anyhow::Result<()> {
     })
 }
 
+/// Checks that the file of `--input` can be read from its beginning by each launch.
+///
+/// # Errors
+/// It is no file, or cannot be read.
+pub fn check_input(input: Option<&Path>) -> anyhow::Result<()> {
+    let Some(input) = input else { return Ok(()) };
+    let name = input.display();
+    let unreadable = || {
+        format!(
+            "--input {name} cannot be read; name a file that can, or restore the one that the run began with"
+        )
+    };
+    // The check comes first, because to open a pipe is to wait for its writer.
+    let is_file = fs::metadata(input).with_context(unreadable)?.is_file();
+    anyhow::ensure!(
+        is_file,
+        "--input {name} is no regular file, which each launch reads from its beginning; write the input into one"
+    );
+    File::open(input).map(drop).with_context(unreadable)
+}
+
 /// Locks a run while its files are written, including derived files, because two programs that write one run would corrupt it.
 /// The lock ends with the program that holds it. What killed programs have left is removed.
 ///

@@ -1,6 +1,6 @@
 //! The options of the commands that measure jobs: one type for those of several commands.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use anyhow::bail;
 use cli::{
@@ -38,6 +38,9 @@ pub(super) struct MeasureOptions {
     /// a wrapper such as `stdbuf -oL`. The program cannot be held between two steps.
     #[arg(long, value_name = "REGEX", value_parser = cells::steps_regex)]
     steps_regex: Option<String>,
+    /// A file that programs of your own read from stdin, each launch from its beginning. Without it, their stdin is empty.
+    #[arg(long, value_name = "FILE")]
+    input: Option<PathBuf>,
     /// Steady time of each launch [default: 10; if only programs are measured, they run until they end].
     ///
     /// A program that has taken no step after this time is measured from outside: `single` ends it then, and `colocate` lets it
@@ -117,10 +120,10 @@ impl MeasureOptions {
         if let Some(option) = option.filter(|_| !has_jobs) {
             bail!("{option} applies to jobs only, and none is named; remove it");
         }
-        if self.steps_regex.is_some() && !has_commands {
-            bail!(
-                "--steps-regex applies to programs only; name one with --cmd, or after -- in `profile single`"
-            );
+        let of_programs = [("--steps-regex", self.steps_regex.is_some()), ("--input", self.input.is_some())];
+        let option = of_programs.into_iter().find_map(|(name, is_given)| is_given.then_some(name));
+        if let Some(option) = option.filter(|_| !has_commands) {
+            bail!("{option} applies to programs only; name one with --cmd, or after -- in `profile single`");
         }
         Ok(())
     }
@@ -134,6 +137,7 @@ impl MeasureOptions {
     ) -> anyhow::Result<(Catalog, Vec<Device>)> {
         let catalog = Catalog::open(&run.catalog)?;
         jobs::run::check_data(run.data.as_deref())?;
+        jobs::run::check_input(self.input.as_deref())?;
         let jobs_of_pool = if has_commands { &[] } else { jobs };
         let pool = pool::of_jobs(jobs_of_pool, &run.device, self.collectives)?;
         let own = jobs.iter().filter_map(|job| job.device.as_ref());
@@ -157,6 +161,7 @@ impl MeasureOptions {
             offload_threads: self.offload_threads,
             collectives: self.collectives,
             steps_regex: self.steps_regex.clone(),
+            input: self.input.clone(),
             ..run.settings()
         }
     }

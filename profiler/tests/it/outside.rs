@@ -190,6 +190,38 @@ fn a_program_that_cannot_be_started_is_a_row() {
 }
 
 #[test]
+fn each_launch_reads_its_input_from_the_beginning() {
+    let door = crate::door();
+    door.write("input", "one\ntwo\nthree\n");
+    for (options, lines) in [("--repeats 2 --input input --out r", "3"), ("--repeats 1 --out empty", "0")] {
+        let mut command = door.command(&format!("single --device cpu:0 {options} -- wc -l"));
+        assert_eq!(command.output().expect("profile starts").status.code(), Some(0));
+        let name = options.split(' ').next_back().expect("the folder is named");
+        for row in door.measurements(name) {
+            let log =
+                fs::read_to_string(door.run(name).stdout_path(&row.launch, 0)).expect("its output is kept");
+            assert_eq!(log.trim(), lines, "{options}");
+        }
+    }
+    assert_eq!(door.measurements("r").len(), 2);
+}
+
+#[test]
+fn an_input_that_cannot_be_read_is_refused_before_anything_starts() {
+    let door = crate::door();
+    door.write("input", "");
+    for (options, message) in [
+        ("--input nowhere -- cat", "--input nowhere cannot be read; name a file"),
+        ("--input . --dry-run -- cat", "--input . is no regular file"),
+        ("--input input lstm", "--input applies to programs only"),
+    ] {
+        let said = door.exits(2, &format!("single --device cpu:0 --out r {options}"));
+        assert!(said.err.contains(message), "{}", said.err);
+        assert!(!door.path("r").exists());
+    }
+}
+
+#[test]
 fn a_program_that_is_not_there_is_missed_before_anything_starts() {
     let door = crate::door();
     for options in

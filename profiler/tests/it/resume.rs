@@ -117,6 +117,33 @@ fn a_visit_with_a_member_that_was_killed_from_outside_is_measured_again() {
 }
 
 #[test]
+fn a_resumed_run_reads_the_input_that_it_began_with() {
+    let door = crate::door();
+    door.write("hold", HOLD);
+    door.write("input", "a line\n");
+    let mut command = door.command("single --device cpu:0 --repeats 2 --input input --out r --");
+    command.args(["sh", "-c", "cat; . ./hold"]);
+    let mut profile = Background::start(command);
+    wait_until("the program waits", || door.path("holds").exists());
+    profile.send(Signal::KILL);
+    profile.wait();
+    door.wait_until_nothing_is_left();
+    door.write("go", "");
+
+    std::fs::remove_file(door.path("input")).expect("the folder is writable");
+    let said = door.exits(2, "single --resume r --yes");
+    assert!(said.err.contains("--input input cannot be read; "), "{}", said.err);
+    door.write("input", "a line\n");
+    door.exits(0, "single --resume r --yes");
+    let outputs: Vec<String> = door
+        .measurements("r")
+        .iter()
+        .map(|row| std::fs::read_to_string(door.run("r").stdout_path(&row.launch, 0)).expect("it is kept"))
+        .collect();
+    assert_eq!(outputs, ["a line\n"; 2]);
+}
+
+#[test]
 fn all_plans_of_a_job_are_one_run_that_a_kill_only_interrupts() {
     if !has_cores(2) {
         return;

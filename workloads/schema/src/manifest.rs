@@ -240,6 +240,9 @@ pub struct Settings {
     /// The pattern for lines of output that end a step of a user's program.
     #[serde(default)]
     pub steps_regex: Option<String>,
+    /// The file that users' programs read from stdin; if absent, their stdin is empty.
+    #[serde(default)]
+    pub input: Option<PathBuf>,
     /// Memory limit of the jobs on each CPU device; if absent, its share of the machine's memory.
     #[serde(default)]
     pub memory_bytes: Option<u64>,
@@ -269,6 +272,7 @@ impl Default for Settings {
             offload_threads: None,
             collectives: None,
             steps_regex: None,
+            input: None,
             memory_bytes: None,
             stressors: Vec::new(),
             catalogs: Vec::new(),

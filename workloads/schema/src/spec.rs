@@ -30,6 +30,9 @@ pub struct LaunchSpec {
     /// use it.
     #[serde(default)]
     pub steps_regex: Option<String>,
+    /// The file that a command reads from stdin, from its beginning; if absent, its stdin is empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<PathBuf>,
     /// One device for each rank, in order of ranks.
     pub devices: Vec<Device>,
     /// Cores of the host that each rank of a job on GPUs is bound to, in order of ranks. Empty if the rank
@@ -70,6 +73,7 @@ impl LaunchSpec {
             part: 0,
             program,
             steps_regex: None,
+            input: None,
             devices,
             host_cores: Vec::new(),
             sharing: Sharing::Alone,

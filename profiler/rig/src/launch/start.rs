@@ -2,6 +2,7 @@
 
 use std::{fs::File, process::Stdio};
 
+use anyhow::Context as _;
 use schema::{grant::Grant, units::Nanos};
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -46,6 +47,9 @@ impl Launch {
         for index in 0..count {
             let rank = index as u32;
             let (mut stdin, mut commands) = (Stdio::null(), None);
+            if let Some(input) = &self.spec.input {
+                stdin = File::open(input).with_context(|| format!("--input {}", input.display()))?.into();
+            }
             let events = self.run.events_path(&launch, rank);
             // The harness creates the file, so a missing file can only be an error of the rank.
             File::create_new(&events)?;
