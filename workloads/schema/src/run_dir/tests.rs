@@ -50,6 +50,7 @@ fn manifest(text: &str, number: f64, seed: u64) -> Manifest {
             offload_threads: Some(2),
             collectives: Some(Collectives::Gloo),
             steps_regex: Some(text.into()),
+            input: Some("input.txt".into()),
             memory_bytes: Some(seed),
             stressors: vec![text.into()],
             catalogs: vec![text.into()],
