@@ -205,9 +205,9 @@ fn copy_folder(from: &Path, to: &Path) {
 fn entries(folder: &Path) -> BTreeMap<PathBuf, (i64, i64, u64)> {
     let mut all = BTreeMap::new();
     for entry in fs::read_dir(folder).expect("it is a folder").flatten() {
-        let found = entry.path().symlink_metadata().expect("it is there");
-        all.insert(entry.path(), (found.mtime(), found.mtime_nsec(), found.size()));
-        if found.is_dir() {
+        let metadata = entry.path().symlink_metadata().expect("it is there");
+        all.insert(entry.path(), (metadata.mtime(), metadata.mtime_nsec(), metadata.size()));
+        if metadata.is_dir() {
             all.extend(entries(&entry.path()));
         }
     }
@@ -216,11 +216,11 @@ fn entries(folder: &Path) -> BTreeMap<PathBuf, (i64, i64, u64)> {
 
 /// A file, below a path, that has the text from outside. Links are what the change has made, and are not followed.
 fn with_secret(path: &Path) -> Option<PathBuf> {
-    let found = path.symlink_metadata().ok()?;
-    if found.is_dir() {
+    let metadata = path.symlink_metadata().ok()?;
+    if metadata.is_dir() {
         return fs::read_dir(path).ok()?.flatten().find_map(|entry| with_secret(&entry.path()));
     }
-    let is_short_file = found.is_file() && found.size() < 1 << 30;
+    let is_short_file = metadata.is_file() && metadata.size() < 1 << 30;
     let has = |bytes: &[u8]| bytes.windows(SECRET.len()).any(|part| part == SECRET.as_bytes());
     (is_short_file && fs::read(path).is_ok_and(|bytes| has(&bytes))).then(|| path.into())
 }

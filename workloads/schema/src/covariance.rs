@@ -57,16 +57,16 @@ mod tests {
 
     #[test]
     fn a_covariance_is_finite_symmetric_and_has_no_variance_below_0() {
-        let of = |rows: &[&[f64]]| {
+        let problem_of = |rows: &[&[f64]]| {
             let matrix: Vec<Vec<f64>> = rows.iter().map(|row| row.to_vec()).collect();
             problem(&matrix, 3, "parameters")
         };
         let wrong = |rows: &[&[f64]], message: &str| {
-            let problem = of(rows).expect("it is no covariance");
+            let problem = problem_of(rows).expect("it is no covariance");
             assert!(problem.contains(message), "{problem}");
         };
-        assert_eq!(of(&[&[4.0, 2.0, 0.0], &[2.0, 1.0, 0.0], &[0.0, 0.0, 0.0]]), None);
-        assert_eq!(of(&[&[1e-9, 0.0, 0.0], &[0.0, 1e9, 1.0], &[0.0, 1.0, 1.0]]), None);
+        assert_eq!(problem_of(&[&[4.0, 2.0, 0.0], &[2.0, 1.0, 0.0], &[0.0, 0.0, 0.0]]), None);
+        assert_eq!(problem_of(&[&[1e-9, 0.0, 0.0], &[0.0, 1e9, 1.0], &[0.0, 1.0, 1.0]]), None);
         wrong(&[&[1.0, 0.0, 0.0], &[0.0, 1.0, 0.0]], "is not of 3 parameters");
         wrong(&[&[1.0, 0.0, 0.0], &[0.0, -1.0, 0.0], &[0.0, 0.0, 1.0]], "a variance of -1, in row 1");
         wrong(
