@@ -442,6 +442,25 @@ fn a_program_that_is_ready_and_never_rests_fails() {
 }
 
 #[test]
+fn a_count_of_steps_beyond_any_launch_is_refused() {
+    let program = ["python3", "train.py"];
+    for (event, words) in [
+        ("{'held': {'index': 2**64 - 1}}", "index is 18446744073709551615, and no launch takes more than"),
+        (
+            "{'step': {'index': 2**64 - 1, 'dur_ns': 1, 'timing': 'hook'}}",
+            "index is 18446744073709551615, and no",
+        ),
+        (
+            "{'finished': {'steps': 2**64 - 1}}",
+            "steps is 18446744073709551615, and no launch takes more than",
+        ),
+    ] {
+        let rest = format!("say(hello); say(ready); say({event}); time.sleep(1000)");
+        fails_by_its_events("", &rest, &program, ErrorKind::Garbled, words);
+    }
+}
+
+#[test]
 fn a_program_with_another_clock_fails_and_is_told_how_far_it_is_off() {
     let program = ["python3", "train.py"];
     for (rest, words) in [

@@ -9,6 +9,8 @@ use crate::{
 const STAMPED_WITHIN: Nanos = Nanos::SECOND;
 /// A device's clock may be faster than the host's by this fraction of a step.
 const CLOCKS_DIFFER_ONE_IN: u64 = 64;
+/// The number of nanoseconds in a hundred days. What is added to such a count of steps stays in range.
+const MOST_STEPS: u64 = 1 << 53;
 /// Batches are counted in 32 bits.
 const MOST_SAMPLES: u64 = u32::MAX as u64;
 /// A pebibyte. Sums over the steps of a launch stay in range.
@@ -59,11 +61,9 @@ impl Bounds {
             Event::Paused { dur_ns, .. } | Event::Resumed { dur_ns } | Event::Checkpointed { dur_ns, .. } => {
                 time("dur_ns", Some(*dur_ns))
             }
-            Event::Hello(_)
-            | Event::Held { .. }
-            | Event::Refused { .. }
-            | Event::Finished { .. }
-            | Event::Failed { .. } => Ok(()),
+            Event::Held { index } => steps("index", *index),
+            Event::Finished { steps: count, .. } => steps("steps", *count),
+            Event::Hello(_) | Event::Refused { .. } | Event::Failed { .. } => Ok(()),
         }
     }
 
@@ -102,6 +102,7 @@ fn within(step: &Step) -> Result<(), String> {
     if step.dur_ns == Nanos::ZERO && !is_coarse {
         return Err("dur_ns is 0, and no step takes no time".into());
     }
+    steps("index", step.index)?;
     time("dur_ns", Some(step.dur_ns))?;
     if let Some(samples) = step.samples.filter(|samples| *samples > MOST_SAMPLES) {
         return Err(format!("samples is {samples}, and no batch has more than {MOST_SAMPLES}"));
@@ -109,6 +110,13 @@ fn within(step: &Step) -> Result<(), String> {
     bytes("sent_bytes", step.sent_bytes)?;
     for (name, phase) in step.phases.iter().flat_map(Phases::named) {
         time(name, phase)?;
+    }
+    Ok(())
+}
+
+fn steps(name: &str, value: u64) -> Result<(), String> {
+    if value > MOST_STEPS {
+        return Err(format!("{name} is {value}, and no launch takes more than {MOST_STEPS} steps"));
     }
     Ok(())
 }
