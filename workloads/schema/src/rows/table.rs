@@ -202,7 +202,9 @@ mod tests {
             "job": 3, "name": "a, \"b\"", "workload": "a", "plan": "dp2", "devices": 2, "user": "", "vc": "v", "class": "best-effort", "recurring_job": "0x10",
             "submit_utc": "2020-08-01T08:00:00Z",
             "submit_ns": 5, "starts": 0, "pauses": 1, "retries": 2, "steps": 7, "steps_lost": 0, "status": "failed", "err": "hung",
-            "err_detail": "x",
+            "err_detail": "x", "global_batch": null, "start_ns": null, "end_ns": null, "jct_ns": null, "queued_ns": null,
+            "switching_ns": null, "running_ns": null, "packed_ns": null, "paused_ns": null, "device_time_ns": null,
+            "steps_asked": null, "predicted_jct_ns": null,
         });
         serde_json::from_value(nothing).unwrap()
     }
