@@ -39,6 +39,7 @@ pub fn measure(spec: &LaunchSpec, rank: u32) -> anyhow::Result<Answer> {
         removed: removed_from_environment(),
         device: device.clone(),
         stdin: Stdio::null(),
+        link: None,
         stdout: stdout.clone(),
         stderr: stderr.clone(),
     };

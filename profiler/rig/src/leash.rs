@@ -88,7 +88,10 @@ const CGROUP: &str = "--cgroup";
 /// Follows it if the program requests time slices of a length; nanoseconds follow.
 const SLICE: &str = "--slice-ns";
 
-/// `leash [--cgroup DIRECTORY] [--slice-ns NS] STDOUT DEVICE PROGRAM ARGUMENT...`: runs a program until it ends or
+/// Follows it if a link is to be removed when the harness has ended first; its path follows.
+const LINK: &str = "--link";
+
+/// `leash [--cgroup DIRECTORY] [--slice-ns NS] [--link PATH] STDOUT DEVICE PROGRAM ARGUMENT...`: runs a program until it ends or
 /// the harness does.
 ///
 /// File descriptors: 0 becomes the program's stdin, 1 is the socket to the harness, 2 becomes the
@@ -114,9 +117,13 @@ fn lead(arguments: &[OsString]) -> anyhow::Result<()> {
         }
         _ => (None, arguments),
     };
+    let (link, arguments) = match arguments {
+        [option, path, rest @ ..] if option == LINK => (Some(Path::new(path)), rest),
+        _ => (None, arguments),
+    };
     let [stdout, device, program, arguments @ ..] = arguments else {
         anyhow::bail!(
-            "usage: leash [{CGROUP} DIRECTORY] [{SLICE} NS] STDOUT DEVICE PROGRAM ARGUMENT...; the harness starts \
+            "usage: leash [{CGROUP} DIRECTORY] [{SLICE} NS] [{LINK} PATH] STDOUT DEVICE PROGRAM ARGUMENT...; the harness starts \
              this"
         )
     };
@@ -153,8 +160,12 @@ fn lead(arguments: &[OsString]) -> anyhow::Result<()> {
     end_leftovers(&mut harness)?;
     let usage = usage_of_children()?;
     (end.cpu_ns, end.rss_peak_bytes) = (Some(usage.cpu_ns), Some(usage.rss_peak_bytes));
-    // A harness that has ended does not read it, and needs nothing more from the leash.
-    let _ = writeln!(harness, "{}", end.to_line());
+    // A harness that has ended does not read it, and can no longer remove what it has made.
+    if writeln!(harness, "{}", end.to_line()).is_err()
+        && let Some(link) = link.filter(|link| link.is_symlink())
+    {
+        fs::remove_file(link).with_context(|| link.display().to_string())?;
+    }
     Ok(())
 }
 

@@ -37,6 +37,10 @@ fn kill_9_leaves_no_process_and_resume_does_only_what_is_missing() {
     profile.send(Signal::KILL);
     profile.wait();
     door.wait_until_nothing_is_left();
+    // A link that leads nowhere would fail a copy of the run that follows links.
+    let entries = std::fs::read_dir(door.path("r/jobs")).expect("it is there").flatten();
+    let links: Vec<_> = entries.map(|entry| entry.path()).filter(|path| path.is_symlink()).collect();
+    assert!(links.is_empty(), "{links:?}");
 
     let finished = lines(&door, "r");
     assert!(finished.len() >= 4, "a block is measured: {finished:?}");

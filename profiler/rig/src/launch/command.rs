@@ -103,6 +103,7 @@ pub(super) fn of_rank(
         removed,
         device: bound_to,
         stdin,
+        link: (rank == 0).then(|| absolute(run.control_path(launch))).transpose()?,
         stdout: run.stdout_path(launch, rank),
         stderr: run.stderr_path(launch, rank),
     })

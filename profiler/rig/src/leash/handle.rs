@@ -18,7 +18,7 @@ use tokio::{
     process::{Child, Command},
 };
 
-use super::{CGROUP, EXITED, Joins, KILL, KILL_ROUND, MARK, REFUSED, SLICE, STARTED, TERMINATE};
+use super::{CGROUP, EXITED, Joins, KILL, KILL_ROUND, LINK, MARK, REFUSED, SLICE, STARTED, TERMINATE};
 use crate::{descriptors, processes::strays};
 
 /// The program of one rank, with its environment and its files.
@@ -31,6 +31,8 @@ pub(crate) struct RankCommand {
     /// The device that it runs on, or its cores of the host in addition to a GPU.
     pub(crate) device: Device,
     pub(crate) stdin: Stdio,
+    /// A link that the leash removes if the harness ends before it.
+    pub(crate) link: Option<PathBuf>,
     pub(crate) stdout: PathBuf,
     pub(crate) stderr: PathBuf,
 }
@@ -93,6 +95,9 @@ impl LeashHandle {
         }
         if let Some(slice) = joins.slice {
             command.arg(SLICE).arg(slice.as_nanos().to_string());
+        }
+        if let Some(link) = &rank.link {
+            command.arg(LINK).arg(link);
         }
         command
             .arg(&rank.stdout)
