@@ -5,6 +5,7 @@ mod sides;
 
 use std::path::PathBuf;
 
+use anyhow::Context as _;
 use cli::agree::Yes;
 use outcomes::fidelity::{self, Bars};
 use rig::{Exit, output};
@@ -84,7 +85,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
                 true => predictions(&args.first)?,
                 false => as_prediction(&first),
             };
-            fidelity::compare(&predicted, &outcomes(second)?, devices)?
+            fidelity::compare(&predicted, &outcomes(second)?, devices)
+                .with_context(|| format!("{} and {}", args.first.display(), second.display()))?
         }
         None => {
             let predictions = predictions(&args.first)?;
@@ -92,7 +94,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             if let Some(doubts) = online::doubts(warnings) {
                 output::note(doubts);
             }
-            fidelity::compare(&predictions, &first, [of_first; 2])?
+            fidelity::compare(&predictions, &first, [of_first; 2])
+                .with_context(|| format!("predictions.csv and outcomes.csv of {}", args.first.display()))?
         }
     };
     let mut found = with_drawn_totals(found, &args.first)?;
@@ -100,7 +103,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         let run = RunDir::open(&args.first)?;
         let consent = consent(&args.yes, &run.manifest()?)?;
         let (simulated, speed) = online::hindsight(&run, &consent)?;
-        let hindsight = fidelity::compare(&as_prediction(&simulated), &first, [of_first; 2])?;
+        let hindsight = fidelity::compare(&as_prediction(&simulated), &first, [of_first; 2])
+            .with_context(|| format!("inputs/trace.csv and outcomes.csv of {}", args.first.display()))?;
         found.hindsight = Some(fidelity::split_by_hindsight(&found, &hindsight, speed));
     }
     let again = args
@@ -108,6 +112,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         .as_ref()
         .map(|again| {
             fidelity::compare(&as_prediction(&outcomes(again)?), &first, [devices(again)?, of_first])
+                .with_context(|| format!("{} and {}", again.display(), args.first.display()))
         })
         .transpose()?;
     let bars = again.as_ref().map(Bars::of);

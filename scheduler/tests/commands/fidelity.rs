@@ -194,6 +194,7 @@ fn what_cannot_be_compared_is_told() {
     for (arguments, message) in [
         ("wild", "wild has no predictions; name a second run"),
         ("calm/outcomes.csv", "alone has no predictions"),
+        ("short.csv calm", "short.csv and calm: job '"),
         ("short.csv calm", "was only measured; compare runs of one trace"),
         ("nowhere calm", "nowhere: there is no such run and no such file"),
     ] {
