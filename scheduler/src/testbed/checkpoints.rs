@@ -199,10 +199,5 @@ mod tests {
         checkpoints.forget(JobId(0));
         assert_eq!(names(&run), expected);
         assert_eq!(fs::read_to_string(outside.join("best.pt")).unwrap(), "weights");
-
-        fs::rename(run.checkpoints_path(), dir.path().join("moved")).unwrap();
-        symlink(&outside, run.checkpoints_path()).unwrap();
-        let refused = Checkpoints::open(&run, 1).map(drop).unwrap_err().to_string();
-        assert!(refused.contains("checkpoints is a link"), "{refused}");
     }
 }
