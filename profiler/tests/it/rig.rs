@@ -261,9 +261,10 @@ fn a_stopped_job_is_hung_and_does_not_stay() {
 fn a_process_that_sigkill_does_not_end_ends_its_launch_and_not_the_harness() {
     let folder = tempfile::tempdir().unwrap();
     let own = folder.path().join("leash");
-    // `$2` is the path of the program's log. The script ignores SIGPIPE and so outlives the reader of its reports.
+    // After options, `$2` is the path of the program's log. The script ignores SIGPIPE and so outlives the reader of its reports.
     let script = "#!/bin/sh
 trap '' PIPE
+while [ \"${2#--}\" != \"$2\" ]; do shift 2; done
 echo $$ > $2
 echo started $$
 case $* in *leaves*) echo exited ;; esac
