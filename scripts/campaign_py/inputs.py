@@ -91,7 +91,7 @@ def run(seed: int, number: int, corpus: list[Reader], scratch: Path, keep: Path 
         code, out, err = None, ended.stdout or b"", ended.stderr or b""
     seconds = time.monotonic() - begin_s
     out, err = (text.decode(errors="replace") for text in (out, err))
-    answer = answer_of(name, Path(file).name, code, out, err)
+    answer = answer_of(name, Path(file).name, content.decode(errors="replace"), code, out, err)
     if answer in FAULTS and keep:
         kept = keep / str(number)
         shutil.rmtree(kept, ignore_errors=True)
@@ -106,8 +106,8 @@ def limit() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def answer_of(name: str, file: str, code: int | None, out: str, err: str) -> str:
-    """What a command did with a changed file, in one word: `read`, `refused`, or one of FAULTS."""
+def answer_of(name: str, file: str, content: str, code: int | None, out: str, err: str) -> str:
+    """What a command did with a changed file of this content, in one word: `read`, `refused`, or one of FAULTS."""
     if code is None or code == -24:
         return "hang"
     if code == 101 or "panicked at" in err:
@@ -122,6 +122,7 @@ def answer_of(name: str, file: str, code: int | None, out: str, err: str) -> str
         return "unnamed"
     if CONTROL.search(err):
         return "control"
-    if code < 2 and NONSENSE.search(out):
+    # A text of the file that is shown as it is, such as a name, is no number of the command's.
+    if code < 2 and any(number not in content for number in NONSENSE.findall(out)):
         return "nonsense"
     return "read" if code < 2 else "refused"

@@ -49,10 +49,11 @@ class FaultsTest(unittest.TestCase):
             (None, "", "", "hang"),
             (0, "0 ns to 18446744074 s", "", "nonsense"),
             (0, "error  +inf %", "", "nonsense"),
+            (0, "job inf", "", "read"),
             (2, "", "error: t.csv: \x1b[31m", "control"),
             (0, "info: 12.5 % of t.csv", "", "read"),
         ]:
-            self.assertEqual(inputs.answer_of("sched", "t.csv", code, out, err), answer, (code, out, err))
+            self.assertEqual(inputs.answer_of("sched", "t.csv", "a job 'inf'", code, out, err), answer, (code, out, err))
 
     def test_a_change_depends_on_its_seed_alone_and_changes_something(self):
         content = b"name,steps\na,5\nb,7\n"
