@@ -1,5 +1,6 @@
 """A short form of both parts of scripts/campaign, and what counts as a fault."""
 
+import os
 import random
 import sys
 import tempfile
@@ -17,15 +18,15 @@ SEED = 20261126
 HAS_PROGRAMS = all(programs.is_built(name) for name in ("profile", "sched", "report"))
 
 
+@unittest.skipUnless(HAS_PROGRAMS, "programs: there is no bin/profile; scripts/setup builds it")
+@unittest.skipUnless({0, 1} <= os.sched_getaffinity(0), "cores: it needs cores 0 and 1")
 class CampaignTest(unittest.TestCase):
-    @unittest.skipUnless(HAS_PROGRAMS, "programs: there is no bin/profile; scripts/setup builds it")
     def test_damaged_files_are_read_or_refused(self):
         rows, texts = inputs.campaign(SEED, range(200), 1, None, lambda: None)
         self.assertEqual(texts, [])
         self.assertEqual(sum(row["trials"] for row in rows), 200)
         self.assertTrue(all(row["trials"] > 0 for row in rows), rows)
 
-    @unittest.skipUnless(HAS_PROGRAMS, "programs: there is no bin/profile; scripts/setup builds it")
     def test_killed_commands_go_on_without_loss(self):
         # The others train for seconds.
         only = ["profile single", "sched run", "sched fit", "profile export", "report"]
