@@ -49,7 +49,7 @@ pub struct Server {
 struct Made {
     /// The [`fingerprint`] of the files.
     state: String,
-    /// The page, or the reason why there is none.
+    /// The page, or the error that prevented it.
     html: Result<String, String>,
     at: Instant,
     took: Duration,

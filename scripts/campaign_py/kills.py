@@ -1,4 +1,4 @@
-"""Commands that are killed at random moments and gone on with: what is left, lost or done twice?"""
+"""Kills commands at random moments, continues them, and counts what is left, lost or done twice."""
 
 import csv
 import itertools
@@ -119,7 +119,7 @@ def resumed(name: str, begin: str, go_on: str, faults: Callable[[Path], list[tup
 
 
 def repeated(name: str, typed: str, made: str, inputs: dict[str, bytes], scratch: Path) -> Scenario:
-    """A command that is repeated after a kill, and then leaves what one that nobody disturbed leaves."""
+    """A command that is repeated after a kill. Its files must then equal those of a command that was not killed."""
     reference = scratch / f"alone {name}"
     put(reference, inputs)
     subprocess.run(words(typed), cwd=reference, capture_output=True, check=True)

@@ -75,7 +75,7 @@ def of_lines(content: bytes, chance: random.Random, change) -> bytes:
 
 
 def column_less(content: bytes, chance: random.Random) -> bytes:
-    """Without one column of a table; of a file that is none, without what stands before a comma of each line."""
+    """Removes one column: the text between two commas, in each line."""
     rows = [line.split(b",") for line in content.splitlines()]
     at = chance.randrange(max(len(rows[0]), 1)) if rows else 0
     return b"".join(b",".join(row[:at] + row[at + 1 :]) + b"\n" for row in rows)

@@ -135,17 +135,20 @@ fn libtorch_stays_outside() {
 /// harness, a second time. A package that only a build script of torch-worker needs may have others.
 #[test]
 fn one_set_of_features() {
-    let features = |scope: &[&str]| -> BTreeSet<String> {
+    let features = |edges: &str, scope: &[&str]| -> BTreeSet<String> {
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["tree", "--locked", "--offline", "-p", "tandem-schema", "--edges", "normal"]);
+        cargo.args(["tree", "--locked", "--offline", "-p", "tandem-schema", "--edges", edges]);
         let of_schema = lines(cargo.args(["--prefix", "none", "--format", "{p}"]).current_dir(root()));
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["tree", "--locked", "--offline", "--edges", "normal"]).args(scope);
+        cargo.args(["tree", "--locked", "--offline", "--edges", edges]).args(scope);
         let all = lines(cargo.args(["--prefix", "none", "--format", "{p} {f}"]).current_dir(root()));
         let is_below = |line: &String| of_schema.iter().any(|package| line.starts_with(package.as_str()));
         all.into_iter().filter(is_below).collect()
     };
-    assert_eq!(features(&[]), features(&["--workspace"]));
+    assert_eq!(features("normal", &[]), features("normal", &["--workspace"]));
+    let with_build_scripts = features("normal,build", &[]);
+    let of_workspace = features("normal,build", &["--workspace"]);
+    assert!(with_build_scripts.is_subset(&of_workspace), "{with_build_scripts:?}\n{of_workspace:?}");
 }
 
 /// The lines of a command's output. `cargo tree` marks repeated packages with `(*)`, which is removed.

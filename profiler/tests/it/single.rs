@@ -74,6 +74,7 @@ fn half_a_core_is_measured_as_half_a_core() {
     let burnt_ms = |steps: usize| 10.0 * steps as f64;
     let readings: Vec<HostSample> = rows::read(&run.host_path()).expect("it reads back");
     assert!(readings.len() >= 2, "one at the beginning and one at the end");
+    let mut before_ms = 0.0;
     for reading in &readings {
         let cpu_ms = reading.cpu_ns.expect("it was there") as f64 / 1e6;
         let done = ends.partition_point(|end| *end <= reading.mono_ns);
@@ -81,8 +82,11 @@ fn half_a_core_is_measured_as_half_a_core() {
         // The kernel may count CPU time in ticks of 10 ms. The worker also uses CPU time to start and to write events.
         let bounds = burnt_ms(done) - 20.0..=1.1 * burnt_ms(begun) + 200.0;
         // A reading after the end of the process has the time of the reading before.
-        let is_in_bounds = bounds.contains(&cpu_ms) || reading.processes == Some(0) && cpu_ms < *bounds.end();
-        assert!(is_in_bounds, "{cpu_ms} ms of CPU time after {done} steps: {bounds:?}");
+        match reading.processes {
+            Some(0) => assert!((cpu_ms - before_ms).abs() < 1e-6, "{cpu_ms} ms, and {before_ms} ms before"),
+            _ => assert!(bounds.contains(&cpu_ms), "{cpu_ms} ms of CPU time after {done} steps: {bounds:?}"),
+        }
+        before_ms = cpu_ms;
     }
 
     // In these readings, one every millisecond, the job uses half of a core.
