@@ -47,7 +47,8 @@ ON_CORE = [
     Run("light-heavy", {"light": "synthetic-sleep", "heavy": "lstm"}, every_pair=True),
     Run("bound", {"memory-bound": "stress-memory", "compute-bound": "stress-compute"}, every_pair=False),
 ]
-QUICK = [Run("heavy", {"heavy": "synthetic-spin"}, every_pair=True, modes=("time-slice",))]
+QUICK_ON_GPU = [Run("light-heavy", {"light": "vae@b128", "heavy": "lstm"}, every_pair=False)]
+QUICK_ON_CORE = [Run("heavy", {"heavy": "synthetic-spin"}, every_pair=True, modes=("time-slice",))]
 """A second visit in turns would double the time."""
 
 

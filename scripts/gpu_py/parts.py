@@ -1,9 +1,11 @@
 """The parts of a check, most valuable first: their commands and their time limits."""
 
 import csv
+import importlib.util
 import json
 import re
 import shutil
+import statistics
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,13 +13,16 @@ from typing import Callable
 
 import libtorch
 import packing
+import testbed as testbeds
 from gemm import visible
 from probes import PROBES, answers_of
 from workplace import Failed, Ran, Skipped, Workplace, read_csv, say
 
 
-QUICK_JOB = ["--job", "synthetic-spin"]
-"""A job with short steps on any core, which starts at once."""
+
+def quick_job(place: Workplace) -> list[str]:
+    """A job with short steps. On a core it also starts at once."""
+    return ["--job", "lstm" if place.is_gpu else "synthetic-spin"]
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,7 @@ def tested(place: Workplace, *chosen: str) -> tuple[str, str]:
 
 
 def readings(place: Workplace) -> str | None:
-    calls = ["--calls", "10", *QUICK_JOB] if place.quick else []
+    calls = ["--calls", "10", *quick_job(place)] if place.quick else []
     arguments = ["doctor", "--readings", "--device", place.device, *calls, "--out", place.relative("readings")]
     write_csv(place, "readings", place.rows(*arguments))
     return None
@@ -117,7 +122,7 @@ def overhead(place: Workplace) -> str | None:
     for fast_hz, blocks in asked:
         arguments = ["doctor", "--overhead", "--device", place.device, "--blocks", str(blocks)]
         arguments += ["--fast-hz", fast_hz] if fast_hz else []
-        arguments += QUICK_JOB if place.quick else []
+        arguments += quick_job(place) if place.quick else []
         rows += place.rows(*arguments, "--out", place.relative(f"overhead-{fast_hz or 'default'}"))
         write_csv(place, "overhead", rows)
     return None
@@ -164,7 +169,7 @@ def colocate(place: Workplace) -> str | None:
     """Pairs of light and heavy jobs, at once and in turns, in one block, because a second would double the time."""
     tables: dict[str, list[dict]] = {"interference": [], "summary": [], "measurements": []}
     pairs, missing = [], []
-    for run in packing.QUICK if place.quick else packing.ON_GPU if place.is_gpu else packing.ON_CORE:
+    for run in runs_of_pairs(place):
         folder, why = run_of_pairs(place, run)
         more = {name: read_csv(folder / f"{name}.csv") for name in tables}
         for name, rows in more.items():
@@ -183,6 +188,11 @@ def colocate(place: Workplace) -> str | None:
     return f"{packing.count(len(pairs))}; Gandiva's law {packing.law(pairs).shows}"
 
 
+def runs_of_pairs(place: Workplace) -> list[packing.Run]:
+    on_gpu, on_core = (packing.QUICK_ON_GPU, packing.QUICK_ON_CORE) if place.quick else (packing.ON_GPU, packing.ON_CORE)
+    return on_gpu if place.is_gpu else on_core
+
+
 def run_of_pairs(place: Workplace, run: packing.Run) -> tuple[Path, str]:
     """The folder of a run of `profile colocate`, and the reason for missing pairs."""
     out = place.relative(f"colocate-{run.name}")
@@ -199,6 +209,77 @@ def run_of_pairs(place: Workplace, run: packing.Run) -> tuple[Path, str]:
     # The jobs alone are measured last, and without them a block has no slowdowns.
     why = "its time was up before the block was complete" if ran.torn else f"exit code {ran.code}: {ran.last_line}"
     return folder, why
+
+
+def calibrate(place: Workplace) -> str | None:
+    """What a restart and each way to suspend cost the jobs of the testbed."""
+    jobs = runs_of_pairs(place)[0].jobs.values()
+    settings = ["--parts", "restart" if place.quick else "copy,restart", "--repeats", "2" if place.quick else "3"]
+    out = f"{place.record.name}/machine.toml"
+    ran = place.profile(
+        "calibrate", *jobs, "--device", place.device, *settings, "--out", out, "--run", place.relative("calibrate")
+    )
+    if ran.code or ran.torn:
+        raise Failed("its time was up" if ran.torn else f"exit code {ran.code}: {ran.last_line}")
+    return None
+
+
+def testbed(place: Workplace) -> str | None:
+    """A trace under each policy, and its prediction from the measurements of the parts before."""
+    pairs = runs_of_pairs(place)[0]
+    measured = place.relative(f"colocate-{pairs.name}")
+    summary = read_csv(place.record.parent / measured / "summary.csv")
+    alone = {
+        job: float(row["step_ns_median"])
+        for job in pairs.jobs.values()
+        for row in summary
+        if not row["group"] and row["step_ns_median"] and row["workload"] == job.partition("@")[0]
+    }
+    if len(alone) < len(pairs.jobs):
+        raise Skipped("the jobs alone were not measured by the part colocate")
+    chosen = testbeds.QUICK if place.quick else testbeds.FULL
+    testbeds.write_trace(place.record / "testbed-trace.csv", chosen, alone)
+    settings = ["--device", place.device, "--table", measured, "--progress-every", "300ms"]
+    calibration = place.record / "machine.toml"
+    settings += ["--machine", f"{place.record.name}/machine.toml"] if calibration.exists() else ["--switch-cost", "5s"]
+    rows, missing = [], []
+    for name, policy in chosen.policies.items():
+        out = place.relative(f"testbed-{name}")
+        trace = f"{place.record.name}/testbed-trace.csv"
+        ran = place.sched("run", trace, "--policy", policy, *settings, "--out", out)
+        keep(place, out, "outcomes.csv", f"testbed-{name}-outcomes.csv")
+        if ran.code or ran.torn:
+            missing.append(f"{name}: {'its time was up' if ran.torn else f'exit code {ran.code}: {ran.last_line}'}")
+            continue
+        rows += testbeds.rows_of(name, json.loads(place.sched("fidelity", out, "--json").stdout))
+        write_csv(place, "testbed", rows)
+    if missing:
+        raise Failed(some_of(missing))
+    return f"{len(chosen.policies)} policies, {chosen.jobs} jobs each"
+
+
+def own(place: Workplace) -> str | None:
+    """A program that is no workload of the catalog: its steps as it counts them itself, and as they are measured."""
+    if importlib.util.find_spec("torch") is None:
+        raise Skipped("this python3 has no PyTorch")
+    device = "cuda" if place.is_gpu else "cpu"
+    width, steps = ("4096", "400") if place.is_gpu else ("256", "200")
+    program = [sys.executable, place.bundle / "scripts" / "gpu_py" / "own_program.py", device, width, steps]
+    shown = (f"{name}={value}" for name, value in visible(place.device).items()) if place.is_gpu else ()
+    bound = ["env", *shown] if place.is_gpu else ["taskset", "--cpu-list", place.device.partition(":")[2]]
+    bare = place.run([*bound, *program])
+    if bare.code or bare.torn:
+        raise Failed(f"the program alone: exit code {bare.code}: {bare.last_line}")
+    itself_ns = json.loads(bare.stdout)["step_ns"]
+    out = place.relative("own")
+    settings = ["--device", place.device, "--repeats", "1" if place.quick else "3", "--out", out]
+    ran = place.profile("single", *settings, "--", *map(str, program))
+    rows = read_csv(place.record.parent / out / "measurements.csv")
+    if not rows or any(row["status"] != "ok" for row in rows):
+        raise Failed(f"exit code {ran.code}: {rows[0]['err_detail'] if rows else ran.last_line}")
+    write_csv(place, "own", [{**row, "step_ns_by_itself": round(itself_ns)} for row in rows])
+    measured_ns = statistics.mean(float(row["step_ns_mean"]) for row in rows)
+    return f"{measured_ns / 1e6:.3f} ms a step, {itself_ns / 1e6:.3f} ms as the program counts alone"
 
 
 def parity(place: Workplace) -> str | None:
@@ -273,7 +354,10 @@ PARTS = [
     Part("overhead", 40, overhead),
     Part("single", 75, single),
     Part("colocate", 90, colocate),
+    Part("calibrate", 40, calibrate),
+    Part("testbed", 80, testbed),
+    Part("own", 30, own),
     Part("parity", 50, parity),
     Part("verify", 25, verify),
 ]
-"""The limits end within 480 seconds, including five seconds to write the record."""
+"""The limits end within 660 seconds, including five seconds to write the record."""

@@ -96,6 +96,10 @@ class Workplace:
         """Runs `profile`; paths among the arguments are relative to the folder of the record."""
         return self.run([self.bundle / "bin" / "profile", *arguments])
 
+    def sched(self, *arguments: str) -> Ran:
+        """Runs `sched`, as `profile` runs `profile`."""
+        return self.run([self.bundle / "bin" / "sched", *arguments])
+
     def rows(self, *arguments: str) -> list[dict]:
         """The output of `profile ARGUMENTS --json`; a single row counts as a list of one."""
         ran = self.profile(*arguments, "--json")

@@ -104,7 +104,7 @@ class PackingTest(unittest.TestCase):
         self.assertEqual([run.pairs for run in packing.ON_GPU], [3, 1])
         files = (HERE.parents[2] / "workloads" / "catalog").glob("*.toml")
         workloads = {workload["name"] for file in files for workload in tomllib.loads(file.read_text())["workload"]}
-        for runs in (packing.ON_GPU, packing.ON_CORE, packing.QUICK):
+        for runs in (packing.ON_GPU, packing.ON_CORE, packing.QUICK_ON_GPU, packing.QUICK_ON_CORE):
             for run in runs:
                 kinds = [run.kind_of(job.partition("@")[0]) for job in run.jobs.values()]
                 self.assertEqual(kinds, list(run.jobs), "each workload is of one kind")
@@ -135,7 +135,7 @@ class PartTest(unittest.TestCase):
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
-        self.place = Workplace(Path(folder.name) / "dist", "cuda:0", "NVIDIA H200", True, Path(folder.name) / "record")
+        self.place = Workplace(Path(folder.name) / "dist", "cpu:0", "AMD EPYC", True, Path(folder.name) / "record")
         self.tables = self.place.bundle / "bin" / "tables"
         for path in (self.place.record, self.place.work, self.tables):
             path.mkdir(parents=True)
