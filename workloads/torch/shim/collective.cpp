@@ -96,9 +96,12 @@ std::shared_ptr<gloo::transport::Device> loopback_device() {
   return c10d::ProcessGroupGloo::createDeviceForHostname(kLoopback);
 }
 
-// What is copied is the memory of a tensor, whatever its strides.
-void check_dense(const at::Tensor& tensor) {
+// What is copied is the memory of a tensor, whatever its strides. Gloo copies the results for a GPU from the host with
+// an operation, which autograd refuses for parameters, so that the backend is given a tensor on the same memory that
+// autograd does not know.
+at::Tensor memory_of(const at::Tensor& tensor) {
   TORCH_CHECK(tensor.is_non_overlapping_and_dense(), "a tensor with gaps in memory cannot be sent or received");
+  return tensor.variable_data();
 }
 
 Work* follow(c10::intrusive_ptr<c10d::Work> work) {
@@ -163,8 +166,7 @@ void tw_group_delete(Group* group) { delete group; }
 // The sum over all ranks, or the maximum.
 int tw_group_all_reduce(Group* group, at::Tensor* tensor, int is_maximum, Work** work) {
   return begin(work, [&] {
-    check_dense(*tensor);
-    std::vector<at::Tensor> tensors{*tensor};
+    std::vector<at::Tensor> tensors{memory_of(*tensor)};
     c10d::AllreduceOptions options;
     options.reduceOp = is_maximum ? c10d::ReduceOp::MAX : c10d::ReduceOp::SUM;
     return group->backend->allreduce(tensors, options);
@@ -173,8 +175,7 @@ int tw_group_all_reduce(Group* group, at::Tensor* tensor, int is_maximum, Work**
 
 int tw_group_broadcast(Group* group, at::Tensor* tensor, int root, Work** work) {
   return begin(work, [&] {
-    check_dense(*tensor);
-    std::vector<at::Tensor> tensors{*tensor};
+    std::vector<at::Tensor> tensors{memory_of(*tensor)};
     c10d::BroadcastOptions options;
     options.rootRank = root;
     return group->backend->broadcast(tensors, options);
@@ -184,43 +185,41 @@ int tw_group_broadcast(Group* group, at::Tensor* tensor, int root, Work** work) 
 // `whole` gets the parts of all ranks, one after the other.
 int tw_group_all_gather(Group* group, at::Tensor* whole, at::Tensor* part, Work** work) {
   return begin(work, [&] {
-    check_dense(*whole);
-    check_dense(*part);
-    return group->backend->_allgather_base(*whole, *part);
+    auto gathered = memory_of(*whole);
+    auto own = memory_of(*part);
+    return group->backend->_allgather_base(gathered, own);
   });
 }
 
 // `part` gets this rank's part of the sum over all ranks of `whole`.
 int tw_group_reduce_scatter_sum(Group* group, at::Tensor* part, at::Tensor* whole, Work** work) {
   return begin(work, [&] {
-    check_dense(*whole);
-    check_dense(*part);
-    return group->backend->_reduce_scatter_base(*part, *whole);
+    auto own = memory_of(*part);
+    auto summed = memory_of(*whole);
+    return group->backend->_reduce_scatter_base(own, summed);
   });
 }
 
 // `received` gets part number `rank` of every rank's `sent`, in the order of ranks. Both are cut into equal parts.
 int tw_group_all_to_all(Group* group, at::Tensor* received, at::Tensor* sent, Work** work) {
   return begin(work, [&] {
-    check_dense(*received);
-    check_dense(*sent);
+    auto into = memory_of(*received);
+    auto from = memory_of(*sent);
     std::vector<int64_t> equal_parts;
-    return group->backend->alltoall_base(*received, *sent, equal_parts, equal_parts);
+    return group->backend->alltoall_base(into, from, equal_parts, equal_parts);
   });
 }
 
 int tw_group_send(Group* group, at::Tensor* tensor, int to, int tag, Work** work) {
   return begin(work, [&] {
-    check_dense(*tensor);
-    std::vector<at::Tensor> tensors{*tensor};
+    std::vector<at::Tensor> tensors{memory_of(*tensor)};
     return group->backend->send(tensors, to, tag);
   });
 }
 
 int tw_group_recv(Group* group, at::Tensor* tensor, int from, int tag, Work** work) {
   return begin(work, [&] {
-    check_dense(*tensor);
-    std::vector<at::Tensor> tensors{*tensor};
+    std::vector<at::Tensor> tensors{memory_of(*tensor)};
     return group->backend->recv(tensors, from, tag);
   });
 }
