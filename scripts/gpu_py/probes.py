@@ -43,10 +43,10 @@ PROBES = [
     Probe("driver", "how the driver's buffers, counters and metrics behave", 25, "gpu torch"),
     Probe("mps", "whether MPS works, and what a thread percentage does", 40, "gpu torch"),
     Probe("corunners", "what the driver attributes to two processes that share the device", 40, "gpu torch"),
-    Probe("steps", "what a hook on optimizer steps costs", 35, "torch"),
-    Probe("gate", "how fast a hook on optimizer steps pauses a job", 30, "torch"),
+    Probe("steps", "what a hook on optimizer steps costs", 60, "torch"),
+    Probe("gate", "how fast a hook on optimizer steps pauses a job", 50, "torch"),
     Probe("drain", "how long a stopped process keeps the device busy", 20, "gpu torch"),
-    Probe("checkpoint", "whether the driver moves a process off the device and back", 45, "gpu torch"),
+    Probe("checkpoint", "whether the driver moves a process off the device and back", 60, "gpu torch"),
 ]
 
 
