@@ -36,20 +36,28 @@ class Run:
         return next(kind for kind, job in self.jobs.items() if job.partition("@")[0] == workload)
 
 
-ON_GPU = [
-    Run("light-heavy", {"light": "vae@b128", "heavy": "resnet50@b64"}, every_pair=True),
-    Run("bound", {"memory-bound": "mobilenet-v2@b64", "compute-bound": "gpt2@b4@bf16"}, every_pair=False),
-]
-"""`vae` is the lightest of Gandiva's table. MobileNetV2 spends its time in layers that do little with each byte they read,
-and GPT-2 in products of matrices."""
+LOADS_ON_GPU = Run("light-heavy", {"light": "vae@b128", "heavy": "gpt2@b4@bf16"}, every_pair=True)
+"""`vae` is the lightest of Gandiva's table. GPT-2 starts in a second, where ResNet-50 searches for algorithms for eight."""
 
-ON_CORE = [
-    Run("light-heavy", {"light": "synthetic-sleep", "heavy": "lstm"}, every_pair=True),
-    Run("bound", {"memory-bound": "stress-memory", "compute-bound": "stress-compute"}, every_pair=False),
-]
-QUICK_ON_GPU = [Run("light-heavy", {"light": "vae@b128", "heavy": "lstm"}, every_pair=False)]
-QUICK_ON_CORE = [Run("heavy", {"heavy": "synthetic-spin"}, every_pair=True, modes=("time-slice",))]
+BOUNDS_ON_GPU = Run("bound", {"memory-bound": "mobilenet-v2@b64", "compute-bound": "gpt2@b4@bf16"}, every_pair=False)
+"""MobileNetV2 spends its time in layers that do little with each byte they read, and GPT-2 in products of matrices."""
+
+LOADS_ON_CORE = Run("light-heavy", {"light": "synthetic-sleep", "heavy": "lstm"}, every_pair=True)
+BOUNDS_ON_CORE = Run("bound", {"memory-bound": "stress-memory", "compute-bound": "stress-compute"}, every_pair=False)
+
+QUICK_ON_GPU = Run("light-heavy", {"light": "vae@b128", "heavy": "lstm"}, every_pair=False)
+QUICK_ON_CORE = Run("heavy", {"heavy": "synthetic-spin"}, every_pair=True, modes=("time-slice",))
 """A second visit in turns would double the time."""
+
+
+def loads(on_gpu: bool, quick: bool) -> Run:
+    if quick:
+        return QUICK_ON_GPU if on_gpu else QUICK_ON_CORE
+    return LOADS_ON_GPU if on_gpu else LOADS_ON_CORE
+
+
+def bounds(on_gpu: bool) -> Run:
+    return BOUNDS_ON_GPU if on_gpu else BOUNDS_ON_CORE
 
 
 class Law(NamedTuple):

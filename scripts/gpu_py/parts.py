@@ -118,7 +118,7 @@ def probes(place: Workplace) -> str | None:
 def overhead(place: Workplace) -> str | None:
     """At the usual rate of the sampler's fast tier, which on a GPU is 25 Hz, then at others."""
     rows = []
-    asked = [(None, 2)] if place.quick else [(None, 4), ("5", 2), ("100", 2)]
+    asked = [(None, 2)] if place.quick else [(None, 4), ("100", 2)]
     for fast_hz, blocks in asked:
         arguments = ["doctor", "--overhead", "--device", place.device, "--blocks", str(blocks)]
         arguments += ["--fast-hz", fast_hz] if fast_hz else []
@@ -166,31 +166,38 @@ def single(place: Workplace) -> str | None:
 
 
 def colocate(place: Workplace) -> str | None:
-    """Pairs of light and heavy jobs, at once and in turns, in one block, because a second would double the time."""
-    tables: dict[str, list[dict]] = {"interference": [], "summary": [], "measurements": []}
-    pairs, missing = [], []
-    for run in runs_of_pairs(place):
-        folder, why = run_of_pairs(place, run)
-        more = {name: read_csv(folder / f"{name}.csv") for name in tables}
-        for name, rows in more.items():
-            tables[name] += rows
-            if tables[name]:
-                write_csv(place, name if name == "interference" else f"colocate-{name}", tables[name])
-        of_run = packing.of_run(run, more["interference"], more["measurements"])
-        pairs += of_run
-        if pairs:
-            write_csv(place, "packing", pairs)
-        if len(of_run) < run.pairs:
-            missing.append(f"{run.name} has {len(of_run)} of {packing.count(run.pairs)}: {why}")
-    failed = [f"{row['group']}: {row['err_detail']}" for row in tables["interference"] if row["status"] != "ok"]
+    """Pairs of light and heavy jobs."""
+    return pairs_of(place, packing.loads(place.is_gpu, place.quick))
+
+
+def bound(place: Workplace) -> str | None:
+    """A pair that is bound by different parts of the device."""
+    if place.quick:
+        raise Skipped("a quick check measures the pairs of the part colocate alone")
+    return pairs_of(place, packing.bounds(place.is_gpu))
+
+
+def pairs_of(place: Workplace, run: packing.Run) -> str:
+    """Measures pairs at once and in turns, in one block, because a second would double the time, and adds them to the
+    tables of the record."""
+    folder, why = run_of_pairs(place, run)
+    more = {name: read_csv(folder / f"{name}.csv") for name in ("interference", "summary", "measurements")}
+    for name, rows in more.items():
+        add_to_csv(place, name if name == "interference" else f"colocate-{name}", rows)
+    pairs = packing.of_run(run, more["interference"], more["measurements"])
+    add_to_csv(place, "packing", pairs)
+    missing = [f"{run.name} has {len(pairs)} of {packing.count(run.pairs)}: {why}"] if len(pairs) < run.pairs else []
+    failed = [f"{row['group']}: {row['err_detail']}" for row in more["interference"] if row["status"] != "ok"]
     if missing or failed:
         raise Failed(some_of(missing + failed))
-    return f"{packing.count(len(pairs))}; Gandiva's law {packing.law(pairs).shows}"
+    law = packing.law(read_csv(place.record / "packing.csv")).shows
+    return f"{packing.count(len(pairs))}; Gandiva's law {law}"
 
 
-def runs_of_pairs(place: Workplace) -> list[packing.Run]:
-    on_gpu, on_core = (packing.QUICK_ON_GPU, packing.QUICK_ON_CORE) if place.quick else (packing.ON_GPU, packing.ON_CORE)
-    return on_gpu if place.is_gpu else on_core
+def add_to_csv(place: Workplace, name: str, rows: list[dict]) -> None:
+    """Adds rows to a table of the record, which the first of them begin."""
+    if rows:
+        write_csv(place, name, read_csv(place.record / f"{name}.csv") + rows)
 
 
 def run_of_pairs(place: Workplace, run: packing.Run) -> tuple[Path, str]:
@@ -213,8 +220,8 @@ def run_of_pairs(place: Workplace, run: packing.Run) -> tuple[Path, str]:
 
 def calibrate(place: Workplace) -> str | None:
     """What a restart and each way to suspend cost the jobs of the testbed."""
-    jobs = runs_of_pairs(place)[0].jobs.values()
-    settings = ["--parts", "restart" if place.quick else "copy,restart", "--repeats", "2" if place.quick else "3"]
+    jobs = packing.loads(place.is_gpu, place.quick).jobs.values()
+    settings = ["--parts", "restart", "--repeats", "2" if place.quick else "3"]
     out = f"{place.record.name}/machine.toml"
     ran = place.profile(
         "calibrate", *jobs, "--device", place.device, *settings, "--out", out, "--run", place.relative("calibrate")
@@ -226,7 +233,7 @@ def calibrate(place: Workplace) -> str | None:
 
 def testbed(place: Workplace) -> str | None:
     """A trace under each policy, and its prediction from the measurements of the parts before."""
-    pairs = runs_of_pairs(place)[0]
+    pairs = packing.loads(place.is_gpu, place.quick)
     measured = place.relative(f"colocate-{pairs.name}")
     summary = read_csv(place.record.parent / measured / "summary.csv")
     alone = {
@@ -353,10 +360,11 @@ PARTS = [
     Part("probes", 190, probes),
     Part("overhead", 40, overhead),
     Part("single", 75, single),
-    Part("colocate", 90, colocate),
+    Part("colocate", 75, colocate),
     Part("calibrate", 40, calibrate),
     Part("testbed", 80, testbed),
     Part("own", 30, own),
+    Part("bound", 40, bound),
     Part("parity", 50, parity),
     Part("verify", 25, verify),
 ]

@@ -18,7 +18,7 @@ class Testbed(NamedTuple):
 
 
 POLICIES = {"fifo": "fifo", "gandiva": "gandiva:quantum=2s:pack=off", "packing-fifo": "packing-fifo"}
-FULL = Testbed(POLICIES, jobs=4, work_s=5)
+FULL = Testbed(POLICIES, jobs=4, work_s=6)
 QUICK = Testbed({**POLICIES, "gandiva": "gandiva:quantum=300ms:pack=off"}, jobs=2, work_s=0.5)
 
 SUBMITTED_EVERY_S = 0.5

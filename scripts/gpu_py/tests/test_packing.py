@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import itertools
 import subprocess
 import sys
 import tempfile
@@ -19,7 +20,7 @@ import parts  # noqa: E402
 from waiting import LONG_S  # noqa: E402
 from workplace import Failed, Workplace, read_csv  # noqa: E402
 
-LIGHT_HEAVY, BOUND = packing.ON_GPU
+LIGHT_HEAVY, BOUND = packing.LOADS_ON_GPU, packing.BOUNDS_ON_GPU
 JOBS = {"vae": "vae@b128@dp1", "resnet50": "resnet50@b64@dp1"}
 
 
@@ -101,14 +102,14 @@ class PackingTest(unittest.TestCase):
         self.assertAlmostEqual(packing.rank_correlation((1, 2, 3, 4), (2, 1, 4, 3)), 0.6)
 
     def test_four_pairs_of_the_catalog_are_measured_on_a_gpu(self):
-        self.assertEqual([run.pairs for run in packing.ON_GPU], [3, 1])
+        self.assertEqual((packing.LOADS_ON_GPU.pairs, packing.BOUNDS_ON_GPU.pairs), (3, 1))
         files = (HERE.parents[2] / "workloads" / "catalog").glob("*.toml")
         workloads = {workload["name"] for file in files for workload in tomllib.loads(file.read_text())["workload"]}
-        for runs in (packing.ON_GPU, packing.ON_CORE, packing.QUICK_ON_GPU, packing.QUICK_ON_CORE):
-            for run in runs:
-                kinds = [run.kind_of(job.partition("@")[0]) for job in run.jobs.values()]
-                self.assertEqual(kinds, list(run.jobs), "each workload is of one kind")
-                self.assertLessEqual({job.partition("@")[0] for job in run.jobs.values()}, workloads)
+        each = itertools.product((False, True), repeat=2)
+        for run in [packing.loads(*where) for where in each] + [packing.bounds(False), packing.bounds(True)]:
+            kinds = [run.kind_of(job.partition("@")[0]) for job in run.jobs.values()]
+            self.assertEqual(kinds, list(run.jobs), "each workload is of one kind")
+            self.assertLessEqual({job.partition("@")[0] for job in run.jobs.values()}, workloads)
 
 
 PROFILE = """#!/bin/sh

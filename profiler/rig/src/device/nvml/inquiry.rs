@@ -7,7 +7,7 @@ use nvml_wrapper::error::NvmlError;
 use super::super::CallCost;
 
 /// How often a metric is passed over that the device did not permit, before it is asked for again: permission may be given
-/// while a run goes on, which takes 4 s of the fast tier to be seen.
+/// while a run goes on, which takes 4 s of the fast tier to be seen, and 20 s for what only every fifth row has.
 const PASSED_OVER: u32 = 100;
 
 /// Remembers the metrics that a device has refused from the start, so that they are not requested again: a refusal costs as

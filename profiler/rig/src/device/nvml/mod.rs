@@ -1,8 +1,8 @@
 //! A GPU, read through NVIDIA's management library.
 //!
-//! Fast rows have what is cheap or must be read often (the PCIe counters wrap within 78 ms at full speed), GPM rows have the
-//! values of the performance monitors since the row before, and slow rows have the NVLink counters and the state of the PCIe
-//! link. `inquiry` remembers the metrics that a device refuses.
+//! Fast rows have what is cheap or must be read often (the PCIe counters wrap within 78 ms at full speed), and every fifth has
+//! the energy and the time below the clock as well. GPM rows have the values of the performance monitors since the row before,
+//! and slow rows have the NVLink counters and the state of the PCIe link. `inquiry` remembers the metrics that a device refuses.
 
 mod fields;
 mod gpm;
@@ -45,6 +45,9 @@ pub use library::{LIBRARY_ENV, driver_version, library, pci_address, uuid};
 use processes::Users;
 use throttle::Throttle;
 
+/// One of so many fast rows has the metrics that are costly to read.
+const COSTLY_EVERY: u32 = 5;
+
 pub struct NvmlReader {
     device: Device,
     nvml: &'static Nvml,
@@ -54,6 +57,8 @@ pub struct NvmlReader {
     inquiry: Inquiry,
     counters: BTreeMap<&'static str, Counter>,
     throttle: Throttle,
+    /// The fast rows so far.
+    fast_rows: u32,
     /// Absent once it was given out.
     users: Option<Users>,
     gpm: Gpm,
@@ -98,6 +103,7 @@ impl NvmlReader {
             inquiry: Inquiry::default(),
             counters: BTreeMap::new(),
             throttle: Throttle::default(),
+            fast_rows: 0,
             users: Some(Users::new(library::handle(nvml, index)?)),
             gpm: Gpm::default(),
         };
@@ -118,6 +124,8 @@ impl NvmlReader {
         for tier in [Tier::Fast, Tier::Slow, Tier::Gpm] {
             self.sample(tier);
         }
+        // The first row of a run has everything, too.
+        self.fast_rows = 0;
         if self.gpm.is_offered() {
             std::thread::sleep(gpm::SHORTEST_WINDOW);
             self.sample(Tier::Gpm);
@@ -156,7 +164,9 @@ impl NvmlReader {
             inquiry.ask("memory_clock_mhz", || handle.clock_info(Clock::Memory)).map(u64::from);
         let temperature = inquiry.ask("temperature_c", || handle.temperature(TemperatureSensor::Gpu));
         sample.temperature_c = temperature.map(u64::from);
-        fields::fill(handle, inquiry, &mut self.counters, &mut self.throttle, sample);
+        let all = self.fast_rows.is_multiple_of(COSTLY_EVERY);
+        self.fast_rows = self.fast_rows.wrapping_add(1);
+        fields::fill(handle, all, inquiry, &mut self.counters, &mut self.throttle, sample);
         if sample.power_mw.is_none() {
             let average = inquiry.ask("power_average_mw", || handle.power_usage());
             sample.power_mw = average.map(u64::from);

@@ -35,6 +35,12 @@ fn fast(reader: &mut NvmlReader, times: usize) -> Vec<DeviceSample> {
     (0..times).map(|_| reader.sample(Tier::Fast)).collect()
 }
 
+/// The fast rows that have the costly metrics as well.
+fn with_all(reader: &mut NvmlReader, rows: usize) -> Vec<DeviceSample> {
+    let every = super::COSTLY_EVERY as usize;
+    fast(reader, rows * every).into_iter().step_by(every).collect()
+}
+
 /// A device row with GPM values.
 fn after_a_window(reader: &mut NvmlReader) -> DeviceSample {
     let_pass(gpm::SHORTEST_WINDOW, "a shorter window has no values");
@@ -91,8 +97,26 @@ fn counters_start_at_zero_and_wrap_at_32_bits() {
     let rows = fast(&mut reader(&script), 4);
     // The reading at opening was the zeroth.
     assert_eq!(rows.iter().map(|row| row.pcie_rx_bytes.unwrap()).collect::<Vec<_>>(), [100, 200, 300, 400]);
-    assert_eq!(rows.iter().map(|row| row.energy_mj.unwrap()).collect::<Vec<_>>(), [3, 6, 9, 12]);
     assert!(rows.iter().all(|row| row.pcie_tx_bytes == Some(0)), "what stands still adds nothing");
+}
+
+#[test]
+fn costly_metrics_are_read_in_every_fifth_row_alone() {
+    let script = device(
+        "[device.metrics]
+        pcie_rx_bytes = { start = 0, per_call = 1, bits = 32 }
+        energy_mj = { start = 8589934592, per_call = 3 }
+        throttle_power_cap_ns = { start = 0 }",
+    );
+    let rows = fast(&mut reader(&script), 15);
+    let with = |is_there: fn(&DeviceSample) -> bool| -> Vec<usize> {
+        rows.iter().enumerate().filter(|(_, row)| is_there(row)).map(|(number, _)| number).collect()
+    };
+    assert_eq!(with(|row| row.energy_mj.is_some()), [0, 5, 10]);
+    assert_eq!(with(|row| row.throttle_ns.is_some()), [0, 5, 10]);
+    // The reading at opening was the zeroth.
+    assert_eq!(rows.iter().filter_map(|row| row.energy_mj).collect::<Vec<_>>(), [3, 6, 9]);
+    assert!(rows.iter().all(|row| row.pcie_rx_bytes.is_some()), "it would wrap");
 }
 
 #[test]
@@ -155,7 +179,7 @@ fn a_metric_that_was_not_permitted_is_asked_for_again() {
         temperature_c = { start = 40 }",
     );
     let mut reader = reader(&script);
-    let rows = fast(&mut reader, 250);
+    let rows = with_all(&mut reader, 250);
     let first = rows.iter().position(|row| row.energy_mj.is_some());
     // It was asked for when the device was opened, at the 101st reading, and at the 202nd.
     assert_eq!(first, Some(201));
@@ -178,9 +202,9 @@ fn a_metric_that_is_refused_after_it_answered_says_so_in_each_row_and_comes_back
     let script = device(
         "[device.metrics]
         energy_mj = { start = 50, per_call = 1, error = 'no-permission', error_after_calls = 3, error_calls = 2 }
-        util_percent = { start = 50, error = 'not-supported', error_after_calls = 3, error_calls = 2 }",
+        util_percent = { start = 50, error = 'not-supported', error_after_calls = 11, error_calls = 10 }",
     );
-    let rows = fast(&mut reader(&script), 6);
+    let rows = with_all(&mut reader(&script), 6);
     let of = |row: &DeviceSample| (row.energy_mj, row.util_percent, row.err.is_some());
     let there = |energy| (Some(energy), Some(50.0), false);
     let gone = (None, None, true);
@@ -265,7 +289,7 @@ fn causes_of_throttling_are_added_up() {
         throttle_software_thermal_ns = { per_call = 4 }
         throttle_power_brake_ns = { start = 1 }",
     );
-    let rows = fast(&mut reader(&script), 2);
+    let rows = with_all(&mut reader(&script), 2);
     assert_eq!((rows[0].throttle_ns, rows[1].throttle_ns), (Some(34), Some(68)));
 }
 
@@ -276,7 +300,7 @@ fn a_cause_of_throttling_that_fails_once_leaves_the_total_as_it_is() {
         throttle_power_cap_ns = { start = 5000, per_call = 30 }
         throttle_software_thermal_ns = { start = 900, per_call = 4, error = 'timeout', error_after_calls = 2, error_calls = 1 }",
     );
-    let rows = fast(&mut reader(&script), 4);
+    let rows = with_all(&mut reader(&script), 4);
     let totals: Vec<_> = rows.iter().map(|row| row.throttle_ns.unwrap()).collect();
     assert_eq!(totals, [34, 64, 102, 136], "what it missed in the second row comes with the third");
     assert_eq!(
@@ -293,7 +317,7 @@ fn no_more_time_is_throttled_than_passed() {
         throttle_software_thermal_ns = { per_s = 1000000000 }",
     );
     let mut reader = reader(&script);
-    let first = reader.sample(Tier::Fast);
+    let [first] = with_all(&mut reader, 1).try_into().unwrap();
     let_pass(Duration::from_millis(20), "both causes run meanwhile");
     let last = reader.sample(Tier::Fast);
     let (passed, throttled) =
