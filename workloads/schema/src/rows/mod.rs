@@ -19,6 +19,7 @@ mod labels;
 mod listing;
 mod machine_speed;
 mod measurement;
+mod names;
 mod outcome;
 mod parquet;
 mod part;

@@ -9,6 +9,7 @@ use std::{
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
+    names::names_of,
     records::Records,
     rules::{self, Rules},
 };
@@ -53,9 +54,10 @@ pub fn write<T: Row>(path: &Path, rows: &[T]) -> Result<(), RowError> {
     writer.finish()
 }
 
-/// Writes a whole table in pieces. It moves to its place when it is finished.
+/// Writes a whole table in pieces. It moves to its place when it is finished. A table without rows has the names of its columns.
 pub struct Writer<T> {
     writer: csv::Writer<File>,
+    is_begun: bool,
     unfinished: Unfinished,
     row: std::marker::PhantomData<fn(&T)>,
 }
@@ -64,22 +66,31 @@ impl<T: Row> Writer<T> {
     pub fn create(path: &Path) -> Result<Writer<T>, RowError> {
         let io = |cause| RowError::Write { file: path.into(), cause };
         let (file, unfinished) = unfinished::begin(path).map_err(io)?;
-        Ok(Writer { writer: csv::Writer::from_writer(file), unfinished, row: std::marker::PhantomData })
+        let writer = csv::Writer::from_writer(file);
+        Ok(Writer { writer, is_begun: false, unfinished, row: std::marker::PhantomData })
     }
 
     pub fn push(&mut self, rows: &[T]) -> Result<(), RowError> {
         for row in rows {
-            self.writer
-                .serialize(row)
-                .map_err(|e| RowError::Write { file: self.unfinished.path().into(), cause: e.into() })?;
+            let written = self.writer.serialize(row);
+            written.map_err(|error| self.unwritten(error.into()))?;
+            self.is_begun = true;
         }
         Ok(())
     }
 
     pub fn finish(mut self) -> Result<(), RowError> {
+        if !self.is_begun {
+            let written = self.writer.write_record(names_of::<T>());
+            written.map_err(|error| self.unwritten(error.into()))?;
+        }
         let path = self.unfinished.path().to_path_buf();
         let flushed = self.writer.flush().and_then(|()| self.unfinished.put());
         flushed.map_err(|cause| RowError::Write { file: path, cause })
+    }
+
+    fn unwritten(&self, cause: io::Error) -> RowError {
+        RowError::Write { file: self.unfinished.path().into(), cause }
     }
 }
 
@@ -221,7 +232,11 @@ mod tests {
                 for row in &rows {
                     Appender::open(&appended).unwrap().push(std::slice::from_ref(row)).unwrap();
                 }
-                assert_eq!(std::fs::read(&appended).unwrap(), std::fs::read(&path).unwrap());
+                let text = std::fs::read_to_string(&path).unwrap();
+                assert_eq!(std::fs::read_to_string(&appended).unwrap(), text);
+                write::<T>(&path, &[]).unwrap();
+                assert_eq!(std::fs::read_to_string(&path).ok().as_deref(), text.split_inclusive('\n').next());
+                assert_eq!(read::<T>(&path).unwrap(), []);
             }
             let value = |i: usize| values[i];
             check(vec![filled(&measurement(), value), measurement()]);
