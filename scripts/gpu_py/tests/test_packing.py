@@ -21,7 +21,7 @@ from waiting import LONG_S  # noqa: E402
 from workplace import Failed, Workplace, read_csv  # noqa: E402
 
 LIGHT_HEAVY, BOUND = packing.LOADS_ON_GPU, packing.BOUNDS_ON_GPU
-JOBS = {"vae": "vae@b128@dp1", "resnet50": "resnet50@b64@dp1"}
+JOBS = {"vae": "vae@b128@dp1", "gpt2": "gpt2@b4@bf16"}
 
 
 def seats(workloads: tuple[str, ...], mode: str, throughput: str, **more: str) -> list[dict]:
@@ -46,10 +46,10 @@ def pair(util: float | None, gain: float | None, **more: str) -> dict:
 
 class PackingTest(unittest.TestCase):
     def test_a_gain_is_what_packing_gets_through_over_what_turns_do(self):
-        both = ("vae", "resnet50")
+        both = ("vae", "gpt2")
         interference = seats(both, "time-slice", "1.32", warnings="foreign") + seats(both, "step-gate", "0.96")
-        interference += seats(("resnet50", "resnet50"), "time-slice", "0.95", valid="false", warnings="foreign;few-steps")
-        measurements = [launch("vae", "30"), launch("vae", "34"), launch("resnet50", "98")]
+        interference += seats(("gpt2", "gpt2"), "time-slice", "0.95", valid="false", warnings="foreign;few-steps")
+        measurements = [launch("vae", "30"), launch("vae", "34"), launch("gpt2", "98")]
         # The utilisation beside another job or in a failed launch is not that of the job alone.
         measurements += [launch("vae", "90", group="x"), launch("vae", "1", status="failed")]
         mixed, heavy = packing.of_run(LIGHT_HEAVY, interference, measurements)
