@@ -32,6 +32,9 @@ use crate::{
     unfinished::{self, Unfinished},
 };
 
+/// The folders that a run makes first.
+const FIRST_FOLDERS: [&str; 3] = ["jobs", "events", "log"];
+
 /// The directory of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunDir(PathBuf);
@@ -53,6 +56,12 @@ pub enum RunError {
         entry.display()
     )]
     NotEmpty { dir: PathBuf, entry: PathBuf },
+    #[error(
+        "{} holds the beginning of a run that was killed before it had a manifest, or that begins right now; remove the directory if \
+         none begins, or name another",
+        dir.display()
+    )]
+    Begun { dir: PathBuf },
     #[error("{} is {kind}, and a run has files and folders alone; put the file itself there, or remove it", path.display())]
     Kind { path: PathBuf, kind: &'static str },
     #[error("{}: {message}", file.display())]
@@ -79,17 +88,32 @@ impl RunDir {
             move |cause| RunError::Write { file, cause }
         };
         fs::create_dir_all(path).map_err(failed(path))?;
-        if let Some(entry) = fs::read_dir(path).map_err(failed(path))?.next() {
-            let entry = entry.map_err(failed(path))?.file_name().into();
-            return Err(RunError::NotEmpty { dir: path.into(), entry });
+        let entries = fs::read_dir(path).map_err(failed(path))?.map(|entry| Ok(entry?.file_name().into()));
+        let entries: Vec<PathBuf> = entries.collect::<io::Result<_>>().map_err(failed(path))?;
+        if let Some(entry) = entries.iter().find(|entry| !dir.is_of_a_beginning(entry)) {
+            return Err(RunError::NotEmpty { dir: path.into(), entry: entry.clone() });
         }
-        for folder in ["jobs", "events", "log"] {
+        if !entries.is_empty() {
+            return Err(RunError::Begun { dir: path.into() });
+        }
+        for folder in FIRST_FOLDERS {
             fs::create_dir(path.join(folder)).map_err(|cause| match cause.kind() {
-                ErrorKind::AlreadyExists => RunError::NotEmpty { dir: path.into(), entry: folder.into() },
+                ErrorKind::AlreadyExists => RunError::Begun { dir: path.into() },
                 _ => RunError::Write { file: path.join(folder), cause },
             })?;
         }
         Ok(dir)
+    }
+
+    /// Whether a run writes an entry of its directory before its manifest.
+    fn is_of_a_beginning(&self, entry: &Path) -> bool {
+        let files =
+            [self.manifest_path(), self.predictions_path(), self.draws_path(), self.footprints_path()];
+        let has_name =
+            |file: &PathBuf| [file.clone(), file.with_added_extension("new")].contains(&self.0.join(entry));
+        entry == Path::new("inputs")
+            || FIRST_FOLDERS.iter().any(|folder| entry == Path::new(folder))
+            || files.iter().any(has_name)
     }
 
     /// Opens the directory of an existing run, which may itself be a link.

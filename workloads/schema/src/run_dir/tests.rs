@@ -253,6 +253,19 @@ fn a_run_begins_in_a_new_or_an_empty_directory() {
 }
 
 #[test]
+fn the_beginning_of_a_killed_run_is_called_so() {
+    let dir = tempfile::tempdir().unwrap();
+    RunDir::create(dir.path()).unwrap();
+    let refused = || RunDir::create(dir.path()).unwrap_err().to_string();
+    assert!(refused().contains("holds the beginning of a run that was killed before"), "{}", refused());
+    fs::write(dir.path().join("manifest.toml.new"), "form").unwrap();
+    fs::create_dir(dir.path().join("inputs")).unwrap();
+    assert!(refused().contains("holds the beginning of a run"), "{}", refused());
+    fs::write(dir.path().join("best.pt"), "mine").unwrap();
+    assert!(refused().contains("already holds best.pt"), "{}", refused());
+}
+
+#[test]
 fn one_of_several_runs_that_begin_in_one_directory_has_it() {
     let dir = tempfile::tempdir().unwrap();
     for round in 0..50 {
