@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use front_door::Door;
-use schema::rows::{self, Fidelity, Outcome, Prediction, Status, Totals, Utilisation};
+use schema::rows::{self, Fidelity, Outcome, Prediction, Status, Summary, Totals, Utilisation};
 
 /// Three runs of one trace, of which the second has noise and the third has more noise.
 fn runs(door: &Door) {
@@ -116,6 +116,38 @@ fn the_utilisation_of_an_older_run_follows_from_its_journal() {
     }
     fs::remove_file(door.path("old/decisions.jsonl")).unwrap();
     assert_eq!(json(&door, 0, "old").utilisation, Utilisation::default());
+}
+
+/// The first run on a GPU. It was predicted without the costs of starts, and its README says what followed.
+#[test]
+fn the_errors_of_a_prediction_without_the_costs_of_starts_are_those_of_the_record() {
+    let door = crate::door();
+    let record = Path::new(env!("CARGO_MANIFEST_DIR")).join("../reports/record/20261126-h200");
+    let run = record.join("testbed-fifo");
+    let found = json(&door, 0, &run.display().to_string());
+    let outcomes: Vec<Outcome> = rows::read(&run.join("outcomes.csv")).unwrap();
+    let mean = |value: fn(&Outcome) -> u64| outcomes.iter().map(value).sum::<u64>() as f64 / 4.0;
+    let measured = mean(|row| row.end_ns.unwrap() - row.submit_ns);
+    // One device runs one job after the other, at the step times that the table has.
+    let tables: Vec<Summary> = rows::read(&run.join("inputs/table-0/summary.csv")).unwrap();
+    let mut end_ns = 0.0;
+    let ends = outcomes.iter().map(|row| {
+        let is_alone = |table: &&Summary| table.workload == row.workload && table.group.is_none();
+        let step_ns = tables.iter().find(is_alone).unwrap().step_ns_mean.unwrap();
+        end_ns += row.steps as f64 * step_ns as f64;
+        end_ns - row.submit_ns as f64
+    });
+    let predicted = ends.sum::<f64>() / 4.0;
+    let error = 100.0 * (predicted / measured - 1.0);
+    assert!((error + 17.7).abs() < 0.1, "{error}");
+    assert!((found.average_jct.error_percent - error).abs() < 0.1, "{}", found.average_jct.error_percent);
+    let switches = mean(|row| row.switching_ns.unwrap());
+    assert_eq!(found.arose.switch_cost_ns, -switches.round() as i64);
+    let page = fs::read_to_string(record.join("README.md")).unwrap();
+    assert!(
+        page.contains("17.7 % too short") && page.contains("(0.45 to 1.46 s each; 5 of the 17.7 %"),
+        "{page}"
+    );
 }
 
 /// A simulation with packed jobs, without the column.
