@@ -99,7 +99,8 @@ impl Yes {
     }
 }
 
-/// Asks a question on the terminal. `refusal` is the error if there is none.
+/// Asks a question, and returns if the user agrees. Without a terminal nothing can be asked, and the error is `refusal` with the
+/// option that answers in advance.
 fn ask(question: &str, refusal: impl FnOnce() -> String) -> anyhow::Result<()> {
     if !io::stdin().is_terminal() {
         bail!("{}, and repeat the command with --yes", refusal());

@@ -1,7 +1,7 @@
-//! A file that moves to its place when it is complete. Until then it lies there with the suffix `.new`.
+//! A file that is renamed when it is complete. Until then its name has the suffix `.new`.
 //!
-//! Its content is on disk before it moves, and its name before the writer goes on, so that a power cut leaves the older file or the
-//! new one, and no empty one.
+//! Its content is synced before the rename, and its folder after it, so that a power cut leaves the whole old file or the whole new
+//! one.
 
 use std::{
     fs::{self, File},
@@ -14,7 +14,7 @@ use rustix::{
     io::Errno,
 };
 
-/// The file that was begun for a path. It is removed if it does not move there, as after an error.
+/// The file that was begun for a path. It is removed if it was not renamed, as after an error.
 pub(crate) struct Unfinished {
     path: PathBuf,
     has_moved: bool,
@@ -36,15 +36,15 @@ impl Unfinished {
         &self.path
     }
 
-    /// Moves the complete file to its place, and replaces what is there.
+    /// Renames the complete file, which replaces an older one.
     pub(crate) fn put(self) -> io::Result<()> {
         self.move_by(|from, to| fs::rename(from, to))
     }
 
-    /// Moves the complete file to its place, which must be free.
+    /// Renames the complete file if no file has its name.
     ///
     /// # Errors
-    /// [`ErrorKind::AlreadyExists`] if the place is taken.
+    /// [`ErrorKind::AlreadyExists`] if a file has its name.
     pub(crate) fn put_new(self) -> io::Result<()> {
         self.move_by(|from, to| match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
             // Some file systems cannot rename without replacing.

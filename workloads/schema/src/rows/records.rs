@@ -1,7 +1,7 @@
 //! Reads the records of tables, also of tables that pandas or a spreadsheet has read and written again.
 //!
-//! pandas writes `True` for `true`, and `2.0` for the whole number 2 if another cell of the column is empty. Unless it is told not
-//! to, it also puts a column with an index, which has no name, before the others.
+//! pandas writes `True` for `true`, and `2.0` for the whole number 2 if another cell of the column is empty. By default it also
+//! writes its index as a first column without a name.
 
 use std::path::Path;
 
