@@ -89,13 +89,14 @@ fn half_a_core_is_measured_as_half_a_core() {
         before_ms = cpu_ms;
     }
 
-    // In these readings, one every millisecond, the job uses half of a core.
-    let (first, last) = (&readings[0], &readings[readings.len() - 1]);
-    let times = (first.mono_ns.0..=last.mono_ns.0 + 1_000_000).step_by(1_000_000);
-    let regular = times.map(|at| HostSample {
+    // In these readings, one every millisecond from before the first step to after the last, the job uses half of a core.
+    let first = &readings[0];
+    let begin_ns = first.mono_ns.0.min(ends[0].0 - 1_000_000_000);
+    let end_ns = ends[ends.len() - 1].0 + 1_000_000;
+    let regular = (begin_ns..=end_ns).step_by(1_000_000).map(|at| HostSample {
         mono_ns: Nanos(at),
         end_mono_ns: Nanos(at),
-        cpu_ns: Some((at - first.mono_ns.0) / 2),
+        cpu_ns: Some((at - begin_ns) / 2),
         ..first.clone()
     });
     rows::write(&run.host_path(), &regular.collect::<Vec<_>>()).expect("it is ours");
