@@ -6,8 +6,8 @@ import math
 import os
 import re
 import statistics
-import struct
 import subprocess
+import sys
 import time
 import uuid
 from pathlib import Path
@@ -18,9 +18,8 @@ from plan import Plan
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 
-GRANT_PAGE_BYTES = 4096
-"""The grant is the first eight bytes of one page, in the machine's own byte order."""
-
+sys.path.append(str(ROOT / "scripts"))
+from grant_page import grant_page  # noqa: E402
 
 KEEP_FREED_MEMORY = {"GLIBC_TUNABLES": f"glibc.malloc.trim_threshold={2**62}:glibc.malloc.mmap_threshold={32 * 2**20}"}
 """The setting of the C library that torch-worker makes by itself."""
@@ -160,16 +159,17 @@ def launch_worker(exchange: Exchange, steps: int, devices: list[Device]) -> Laun
     spec["program"]["training"]["steps"] = steps
     if len(devices) > 1:
         spec["program"]["training"]["rendezvous"] = str(scratch / f"rendezvous-{uuid.uuid4()}")
-    files = {name: scratch / name.lower() for name in ("TANDEM_SPEC", "TANDEM_CONTROL")}
-    files["TANDEM_SPEC"].write_text(json.dumps(spec))
-    files["TANDEM_CONTROL"].write_bytes(struct.pack("=Q", steps).ljust(GRANT_PAGE_BYTES, b"\0"))
+    spec_file = scratch / "tandem_spec"
+    spec_file.write_text(json.dumps(spec))
     events = [scratch / f"worker_events.{rank}" for rank in range(len(devices))]
-    commands = []
-    for rank, (device, file) in enumerate(zip(devices, events)):
-        file.write_bytes(b"")
-        variables = {**files, "TANDEM_EVENTS": file, "RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": len(devices)}
-        commands.append(Command([program("torch-worker")], device, variables))
-    _, foreign = _run(commands, scratch)
+    with grant_page(steps) as page:
+        commands = []
+        for rank, (device, file) in enumerate(zip(devices, events)):
+            file.write_bytes(b"")
+            variables = {"TANDEM_SPEC": spec_file, "TANDEM_CONTROL": page, "TANDEM_EVENTS": file}
+            variables |= {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": len(devices)}
+            commands.append(Command([program("torch-worker")], device, variables))
+        _, foreign = _run(commands, scratch)
     said = [[json.loads(line)["event"] for line in file.read_text().splitlines()] for file in events]
     return _launch("torch-worker", [[event["step"] for event in rank if "step" in event] for rank in said], steps, foreign)
 

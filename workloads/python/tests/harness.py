@@ -6,7 +6,6 @@ import json
 import mmap
 import os
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ HOOK = HERE.parent / "hook"
 FAKE = HERE / "fake"
 
 sys.path.append(str(ROOT / "scripts"))
+from grant_page import grant_page  # noqa: E402
 from waiting import LONG_S, wait_for  # noqa: E402
 
 SYS_FUTEX = {"x86_64": 202, "aarch64": 98}
@@ -66,8 +66,9 @@ class Launch(contextlib.AbstractContextManager):
         shutil.copytree(HOOK, self.hook)
         self.events_path = self.folder / "0001-cmd.0.jsonl"
         self.events_path.touch()
+        self._page = grant_page(granted)
         self.page = self.folder / "0001-cmd.control"
-        self.page.write_bytes(struct.pack("=Q", granted).ljust(4096, b"\0"))
+        self.page.symlink_to(self._page.__enter__())
         search_path = os.pathsep.join([str(self.hook)] + [str(FAKE)] * fake)
         self.environment = {name: value for name, value in os.environ.items() if name not in FROM_TORCHRUN}
         self.environment.update(
@@ -76,6 +77,7 @@ class Launch(contextlib.AbstractContextManager):
 
     def __exit__(self, *_) -> None:
         shutil.rmtree(self.folder)
+        self._page.__exit__(None, None, None)
 
     def start(self, program: str, before=(), **variables) -> "Program":
         """`program` is a script's text; `before` are arguments of Python that come before its name."""

@@ -1,6 +1,7 @@
 """The effects of the hook on the program and its children, and the processes that report nothing."""
 
 import contextlib
+import os
 import unittest
 
 from harness import Launch
@@ -46,14 +47,19 @@ class ProgramTest(unittest.TestCase):
                 self.same_without_us(TRAINING + last)
 
     def test_whatever_is_wrong_with_our_files_it_runs(self):
-        for harm in ("no events", "no page", "a short page", "no folder", "a rank of words", "a hook that is cut off"):
+        pages = ("no page", "a short page", "a page that can be truncated", "a pipe as the page")
+        for harm in ("no events", *pages, "no folder", "a rank of words", "a hook that is cut off"):
             with self.subTest(harm), Launch() as launch:
                 if harm == "no events":
                     launch.environment["TANDEM_EVENTS"] = "/nowhere/0001-cmd.0.jsonl"
-                elif harm == "no page":
+                elif harm in pages:
                     launch.page.unlink()
-                elif harm == "a short page":
-                    launch.page.write_bytes(b"7")
+                    if harm == "a short page":
+                        launch.page.write_bytes(b"7")
+                    elif harm == "a page that can be truncated":
+                        launch.page.write_bytes(b"\xff" * 4096)
+                    elif harm == "a pipe as the page":
+                        os.mkfifo(launch.page)
                 elif harm == "no folder":
                     launch.environment["TANDEM_EVENTS"] = str(launch.folder)
                 elif harm == "a rank of words":

@@ -6,12 +6,15 @@
 //!
 //! SIGBUS kills a process that reads a mapped file after another process has truncated it, and users'
 //! programs have the path of this file. The page is therefore memory that no process can truncate (a sealed
-//! memfd), and the path is a link to it.
+//! memfd), and the path is a link to it. Readers check the seals before they map the page.
 
 use std::{
     fs::File,
     io,
-    os::{fd::AsRawFd as _, unix::fs::symlink},
+    os::{
+        fd::AsRawFd as _,
+        unix::fs::{OpenOptionsExt as _, symlink},
+    },
     path::Path,
     process,
     sync::atomic::{AtomicU32, AtomicU64, Ordering},
@@ -20,13 +23,15 @@ use std::{
 
 use memmap2::MmapMut;
 use rustix::{
-    fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create},
+    fs::{MemfdFlags, OFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, memfd_create},
     io::Errno,
     thread::futex::{self, Flags, Timespec},
 };
 
 /// The size of a page, whose first eight bytes hold the number in native byte order.
 const PAGE_BYTES: usize = 4096;
+/// The seals that keep every process from changing the size of the page.
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
 pub struct Grant {
     page: MmapMut,
@@ -42,25 +47,36 @@ impl Grant {
     pub fn create(path: &Path) -> io::Result<Grant> {
         let memory = File::from(memfd_create("grant", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
         memory.set_len(PAGE_BYTES as u64)?;
-        fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        fcntl_add_seals(&memory, SEALS | SealFlags::SEAL)?;
         symlink(format!("/proc/{}/fd/{}", process::id(), memory.as_raw_fd()), path)?;
         Grant::map(memory)
     }
 
-    /// Opens the page that the harness made.
+    /// Opens the page that the harness made. A pipe or a terminal at the path is not waited for.
+    ///
+    /// # Errors
+    /// The path cannot be opened, or leads to something else than sealed memory of the size of a page.
     pub fn open(path: &Path) -> io::Result<Grant> {
-        let file = File::options().read(true).write(true).open(path)?;
+        let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
+        let file = File::options().read(true).write(true).custom_flags(flags).open(path)?;
+        let refused = |reason: &str| {
+            let message = format!("{} is no grant page: {reason}", path.display());
+            io::Error::new(io::ErrorKind::InvalidData, message)
+        };
+        // Only files in memory have seals, so the kernel gives those of no other kind of file.
+        if !fcntl_get_seals(&file).is_ok_and(|seals| seals.contains(SEALS)) {
+            return Err(refused("it is no memory with seals that keep its size, as the harness makes it"));
+        }
         if file.metadata()?.len() != PAGE_BYTES as u64 {
-            let message = format!("{} is no grant page: it is not {PAGE_BYTES} bytes long", path.display());
-            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+            return Err(refused(&format!("it is not {PAGE_BYTES} bytes long")));
         }
         Grant::map(file)
     }
 
     #[expect(unsafe_code, reason = "a mapped file is shared memory, which Rust cannot check")]
     fn map(memory: File) -> io::Result<Grant> {
-        // SAFETY: the harness has sealed the page, so that no process can truncate it, and it is only
-        // accessed through the atomics below.
+        // SAFETY: the page is sealed, so that no process can truncate it, and it is only accessed through
+        // the atomics below.
         let page = unsafe { memmap2::MmapOptions::new().len(PAGE_BYTES).map_mut(&memory)? };
         Ok(Grant { page, _memory: memory })
     }
@@ -115,6 +131,8 @@ mod tests {
         sync::mpsc::{self, RecvTimeoutError},
         thread,
     };
+
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
 
     use super::*;
 
@@ -179,11 +197,30 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_page_is_refused() {
+    fn a_page_that_can_be_truncated_and_other_files_are_refused() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("control");
-        std::fs::write(&path, b"7").unwrap();
-        let message = Grant::open(&path).map(|_| ()).unwrap_err().to_string();
-        assert!(message.contains("is no grant page"), "{message}");
+        let refusal = |path: &Path| Grant::open(path).map(|_| ()).unwrap_err().to_string();
+        let plain = dir.path().join("plain");
+        std::fs::write(&plain, [0; PAGE_BYTES]).unwrap();
+        let pipe = dir.path().join("pipe");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        for path in [&plain, &pipe, Path::new("/dev/ptmx"), Path::new("/dev/zero")] {
+            let message = refusal(path);
+            assert!(message.contains("is no grant page: it is no memory with seals"), "{message}");
+        }
+        for (seals, bytes, reason) in [
+            (SealFlags::empty(), PAGE_BYTES as u64, "no memory with seals"),
+            (SealFlags::GROW, PAGE_BYTES as u64, "no memory with seals"),
+            (SealFlags::SHRINK, PAGE_BYTES as u64, "no memory with seals"),
+            (SEALS, 1, "it is not 4096 bytes long"),
+        ] {
+            let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+            let memory = File::from(memfd_create("grant", flags).unwrap());
+            memory.set_len(bytes).unwrap();
+            fcntl_add_seals(&memory, seals).unwrap();
+            let path = format!("/proc/{}/fd/{}", process::id(), memory.as_raw_fd());
+            let message = refusal(Path::new(&path));
+            assert!(message.contains(reason), "{seals:?}: {message}");
+        }
     }
 }

@@ -3,12 +3,18 @@
 The number only grows. A rank that has used its grant sleeps on the lower half, a futex that the harness wakes.
 """
 
+import fcntl
 import mmap
 import os
 import sys
 import time
 
 PAGE_BYTES = 4096
+
+F_GET_SEALS = 1034
+"""The number of the command in Linux. Python has a name for it only if it was built with a C library that has one."""
+SEALS = 0x2 | 0x4
+"""F_SEAL_SHRINK and F_SEAL_GROW, which keep every process from changing the size of the page."""
 
 FUTEX_WAIT = 0
 FUTEX_CALLS = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "ppc64le": 221, "s390x": 238}
@@ -22,8 +28,7 @@ LOOK_S = 1
 
 class Grant:
     def __init__(self, path: str):
-        with open(path, "r+b") as file:
-            self._page = mmap.mmap(file.fileno(), PAGE_BYTES)
+        self._page = sealed_page(path)
         # Reads of an aligned eight-byte number are atomic.
         self._number = memoryview(self._page).cast("Q")
         try:
@@ -41,6 +46,22 @@ class Grant:
                 self._sleep(lambda: self.steps() <= done)
             else:
                 time.sleep(NAP_S)
+
+
+def sealed_page(path: str) -> mmap.mmap:
+    """Maps the page. A pipe or a terminal at the path is not waited for.
+
+    Raises if the path leads to something else than sealed memory of at least a page: a read of a page that another process
+    has truncated would kill the program.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        # Only files in memory have seals, so the call fails for every other kind of file.
+        if fcntl.fcntl(descriptor, F_GET_SEALS) & SEALS != SEALS:
+            raise OSError("the grant page can be truncated")
+        return mmap.mmap(descriptor, PAGE_BYTES)
+    finally:
+        os.close(descriptor)
 
 
 def futex(page):
