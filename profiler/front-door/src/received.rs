@@ -25,10 +25,27 @@ struct Change {
     /// What is changed, in words.
     about: String,
     make: Make,
+    /// Words of the error with which the first command refuses the run. The others are not tried.
+    error: Option<&'static str>,
 }
 
-/// Runs commands on copies of a run that were changed in more than 25 ways: links out of the run in place of files and folders, named
-/// pipes, sockets and devices, names that lead out of it, programs that it names, escape sequences, and a file without end.
+/// Entries that no run has, their kinds, and words of the error that names them. A link that leads to a grant page lies in `jobs`.
+const BESIDE: [(&str, &str, &str); 7] = [
+    ("0001-a.control", "a symbolic link", "run/0001-a.control is a symbolic link"),
+    ("events/0001-a.control", "a symbolic link", "run/events/0001-a.control is a symbolic link"),
+    ("inputs/table-0/0001-a.control", "a symbolic link", "table-0/0001-a.control is a symbolic link"),
+    ("jobs/0001-a.control", "a named pipe", "run/jobs/0001-a.control is a named pipe"),
+    (
+        "checkpoints/0001-a-1/model-0-0.safetensors",
+        "a symbolic link",
+        "model-0-0.safetensors is a symbolic link",
+    ),
+    ("checkpoints/0001-a-1/manifest.toml", "a named pipe", "0001-a-1/manifest.toml is a named pipe"),
+    ("checkpoints/0001-a-1/below/it", "a socket", "0001-a-1/below/it is a socket"),
+];
+
+/// Runs commands on copies of a run that were changed in more than 25 ways: links out of the run in place of files and folders and
+/// beside them, named pipes, sockets and devices, names that lead out of it, programs that it names, escape sequences, and a file without end.
 ///
 /// `commands` are those of the door's program, with the run as `run`. Each must end by itself without a panic, start no program of the
 /// run, and leave everything outside of the run as it was. What it prints and writes must have nothing of what stands there.
@@ -45,8 +62,8 @@ pub fn check_received(door: &Door, run: &Path, commands: &[&str]) {
     }
     executable(&outside.join("program"), "#!/bin/sh\n: > ../started\n: > started\n");
     let before = entries(&outside);
-    for Change { about, make } in changes(run) {
-        for command in commands {
+    for Change { about, make, error } in changes(run) {
+        for command in if error.is_some() { &commands[..1] } else { commands } {
             let copy = door.path("run");
             copy_folder(run, &copy);
             make(&copy, &outside);
@@ -54,6 +71,7 @@ pub fn check_received(door: &Door, run: &Path, commands: &[&str]) {
             let name = door.program.file_name().expect("it has a name").display();
             let what = format!("{about}: {name} {command}\n{}\n{}", said.out, said.err);
             assert!(!said.err.contains("panicked"), "{what}");
+            assert!(error.is_none_or(|error| said.err.contains(error)), "it is not refused: {what}");
             assert!(!said.out.contains('\u{1b}') && !said.err.contains('\u{1b}'), "{what}");
             assert!(!door.path("started").exists(), "a program was started: {what}");
             assert!(entries(&outside) == before, "something outside was changed: {what}");
@@ -74,7 +92,18 @@ pub fn check_received(door: &Door, run: &Path, commands: &[&str]) {
 /// The changes of which the run has the files.
 fn changes(run: &Path) -> Vec<Change> {
     let mut changes = Vec::new();
-    let mut add = |about: String, make: Make| changes.push(Change { about, make });
+    for (entry, kind, error) in BESIDE {
+        let make = move |run: &Path, outside: &Path| {
+            replace(run, entry, |at| match kind {
+                "a symbolic link" => symlink(outside.join("secret"), at),
+                "a named pipe" => Ok(mknodat(CWD, at, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?),
+                _ => UnixListener::bind(at).map(drop),
+            });
+        };
+        let about = format!("{entry} is {kind}");
+        changes.push(Change { about, make: Box::new(make), error: Some(error) });
+    }
+    let mut add = |about: String, make: Make| changes.push(Change { about, make, error: None });
     let mut files = vec!["jobs/space.new".into(), "measurements.csv.new".into(), "summary.csv.new".into()];
     files.extend(files_of(run, ""));
     for file in files {

@@ -311,3 +311,19 @@ fn names_that_lead_out_of_a_run_are_refused_by_the_file_that_has_them() {
     run.write_manifest(&manifest("x", 1.0, 0)).unwrap();
     assert!(matches!(run.write_manifest(&manifest("x", 1.0, 0)), Err(RunError::Exists { .. })));
 }
+
+#[test]
+fn links_to_grant_pages_are_accepted_beside_the_files_of_launches() {
+    let (_dir, run) = run();
+    run.write_manifest(&manifest("x", 1.0, 0)).unwrap();
+    fs::create_dir_all(run.checkpoint_path("0001-a-1").join("below")).unwrap();
+    symlink("/proc/0/fd/0", run.control_path("0001-a")).unwrap();
+    RunDir::open(run.path()).unwrap();
+    for refused in ["0001-a.control", "events/0001-a.control", "checkpoints/0001-a-1/below/0001-a.control"] {
+        let refused = run.path().join(refused);
+        symlink("/proc/0/fd/0", &refused).unwrap();
+        let error = RunDir::open(run.path()).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("{} is a symbolic link", refused.display())), "{error}");
+        fs::remove_file(refused).unwrap();
+    }
+}
