@@ -65,6 +65,7 @@ pub fn lock(run: &RunDir) -> anyhow::Result<File> {
     match rustix::fs::flock(&manifest, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {
             run.remove_unfinished()?;
+            rig::remove_remains(run)?;
             Ok(manifest)
         }
         Err(Errno::WOULDBLOCK) => {

@@ -14,6 +14,7 @@ mod life;
 mod listener;
 mod notes;
 mod rank;
+mod remains;
 mod scraper;
 mod start;
 mod tail;
@@ -36,8 +37,8 @@ use tokio::{
     time::sleep,
 };
 
-pub use self::command::Programs;
 pub(crate) use self::command::{environment, removed_from_environment};
+pub use self::{command::Programs, remains::remove_remains};
 use self::{
     life::Life,
     listener::{Fault, Listener},

@@ -29,7 +29,7 @@ mod watch;
 pub use self::{
     event::{Member, RigEvent},
     exit::Exit,
-    launch::{LaunchRequest, Leave, POLL_TRAINING, Patience, Programs},
+    launch::{LaunchRequest, Leave, POLL_TRAINING, Patience, Programs, remove_remains},
     leash::Joins,
     measure::measure_alone,
     rests::Rests,

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -112,6 +113,63 @@ fn what_killed_programs_have_not_finished_is_removed_and_files_of_the_user_stay(
         expected.sort();
         assert_eq!(left, expected, "{command}");
         assert_eq!(fs::read_to_string(door.path("r/notes.new")).expect("it stays"), "cut off");
+    }
+}
+
+/// All files and links below a folder.
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let mut folders = vec![folder.to_path_buf()];
+    let mut files = Vec::new();
+    while let Some(next) = folders.pop() {
+        for path in fs::read_dir(next).expect("it is a folder").flatten().map(|entry| entry.path()) {
+            let is_folder = path.is_dir() && !path.is_symlink();
+            if is_folder { &mut folders } else { &mut files }.push(path);
+        }
+    }
+    files.sort();
+    files
+}
+
+#[test]
+fn what_processes_of_killed_launches_needed_is_removed_and_all_other_entries_stay() {
+    let door = crate::door();
+    door.exits(0, "single synthetic-sleep --device cpu:0 --steps 25 --repeats 1 --out r");
+    let ended = "0001-synthetic-sleep";
+    let run = door.run("r");
+    let spec = fs::read_to_string(run.spec_path(ended)).expect("it has begun");
+    for killed in ["0006-a", "0007-a"] {
+        fs::write(run.spec_path(killed), spec.replace(ended, killed)).expect("the run is writable");
+        fs::write(run.events_path(killed, 0), "").expect("the run is writable");
+    }
+    fs::create_dir(run.rendezvous_path("0007-a")).expect("the run is writable");
+    fs::write(run.rendezvous_path("0007-a").join("mine"), "").expect("the run is writable");
+    fs::write(run.control_path("0007-a"), "").expect("the run is writable");
+    door.write("outside", "mine");
+    let mut before = files_below(&door.path("r/jobs"));
+    before.extend(files_below(&door.path("r/events")));
+    // A launch of which the run has no spec was not started by the harness.
+    for launch in ["0006-a", ended, "0009-a"] {
+        let hook = run.hook_path(launch);
+        fs::create_dir_all(hook.join("tandem_hook/__pycache__")).expect("the run is writable");
+        let mut made =
+            vec![run.rendezvous_path(launch), run.notes_path(launch), hook.join("sitecustomize.py")];
+        made.extend(
+            ["job.py", "__pycache__/job.cpython-311.pyc"].map(|name| hook.join("tandem_hook").join(name)),
+        );
+        made.iter().for_each(|file| fs::write(file, "").expect("the run is writable"));
+        symlink(door.path("outside"), run.control_path(launch)).expect("the run is writable");
+        made.push(run.control_path(launch));
+        before.extend(if launch == "0006-a" { Vec::new() } else { made });
+    }
+    before.sort();
+    for command in ["derive r", "single --resume r"] {
+        door.exits(0, command);
+        let mut after = files_below(&door.path("r/jobs"));
+        after.extend(files_below(&door.path("r/events")));
+        after.sort();
+        assert_eq!(after, before, "{command}");
+        assert!(!run.hook_path("0006-a").exists(), "{command}");
+        assert_eq!(fs::read_to_string(door.path("outside")).expect("it stays"), "mine");
     }
 }
 

@@ -53,8 +53,14 @@ fn kill_9_leaves_no_process_and_resume_does_only_what_is_missing() {
     done.sort();
     done.dedup();
     assert_eq!((done.len(), rows.len()), (6, 6), "each cell once a block, none twice");
-    // The files of the killed launch stay as evidence.
+    // The files of the killed launch stay as evidence, without the copy of the hook that its program had.
     assert_eq!(door.run("r").launches().expect("jobs/ is there").len(), 7);
+    let entries = std::fs::read_dir(door.path("r/jobs")).expect("it is there").flatten();
+    let others: Vec<_> = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_none_or(|it| it != "json"))
+        .collect();
+    assert!(others.is_empty(), "{others:?}");
 
     let before = all;
     door.exits(0, "single --resume r --yes");

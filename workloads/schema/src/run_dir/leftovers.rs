@@ -41,6 +41,21 @@ impl RunDir {
         Ok(())
     }
 
+    /// The launches that have begun and have no end, because their harness was killed. Only the program that holds the lock of the run
+    /// can tell them from launches that live, before it starts one.
+    ///
+    /// # Errors
+    /// The folder of the launches cannot be read.
+    pub fn killed_launches(&self) -> Result<Vec<String>, RunError> {
+        // A published run has no launches, and a link may lead out of the run.
+        if !self.0.join("jobs").symlink_metadata().is_ok_and(|found| found.is_dir()) {
+            return Ok(Vec::new());
+        }
+        let mut launches = self.launches()?;
+        launches.retain(|launch| is_launch(launch) && !self.launch_end_path(launch).exists());
+        Ok(launches)
+    }
+
     /// The folders with files that are written whole, and which names those files have.
     fn folders_of_whole_files(&self) -> [(PathBuf, IsOurs); 4] {
         [
@@ -71,4 +86,10 @@ impl RunDir {
 fn is_numbered(_: &RunDir, name: &str) -> bool {
     let name = name.strip_suffix(".json").map(|name| name.strip_prefix("job-").unwrap_or(name));
     name.is_some_and(|name| number_of(name).is_some())
+}
+
+/// Whether a launch has this name: a number of at least four digits, a hyphen and the name of a workload.
+fn is_launch(name: &str) -> bool {
+    let (number, workload) = name.split_once('-').unwrap_or_default();
+    number.len() >= 4 && number.bytes().all(|byte| byte.is_ascii_digit()) && !workload.is_empty()
 }
