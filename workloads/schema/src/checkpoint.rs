@@ -24,7 +24,7 @@ pub use self::draft::Draft;
 use crate::{
     catalog::{Model, Optimizer},
     plan::Plan,
-    run_dir::{RunError, check_format, read},
+    run_dir::{RunError, check_format, check_name, read},
 };
 
 /// The newest format of a checkpoint that this program reads, and the one that it writes.
@@ -63,7 +63,7 @@ pub struct Checkpoint {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CheckpointFile {
-    /// Path within the directory.
+    /// The name of the file in the directory.
     pub name: String,
     pub content: Content,
     /// The rank that wrote the file; absent in format 1 if its content is the same for every rank.
@@ -148,7 +148,7 @@ impl Checkpoint {
     /// Reads the manifest of the checkpoint at `dir`. [`Checkpoint::read_file`] checks the other files.
     ///
     /// # Errors
-    /// There is no checkpoint, or it was altered. A newer format has an error of its own.
+    /// There is no checkpoint, it was altered, or it names a file outside of `dir`. A newer format has an error of its own.
     pub fn read(dir: &Path) -> Result<Checkpoint, CheckpointError> {
         let file = dir.join(MANIFEST);
         let text = read(&file)?;
@@ -157,10 +157,13 @@ impl Checkpoint {
         // The format is checked first, because a newer one may be sealed in another way.
         let format = table.get("format").and_then(toml::Value::as_integer).map(|n| n as u64);
         check_format(&file, format, FORMAT)?;
-        match text.split_once('\n') {
-            Some((first, rest)) if first == seal(rest) => Ok(toml::from_str(rest).map_err(parse)?),
-            _ => Err(CheckpointError::Altered { file }),
-        }
+        let rest = match text.split_once('\n') {
+            Some((first, rest)) if first == seal(rest) => rest,
+            _ => return Err(CheckpointError::Altered { file }),
+        };
+        let checkpoint: Checkpoint = toml::from_str(rest).map_err(parse)?;
+        checkpoint.files.iter().try_for_each(|stored| check_name(&file, &stored.name))?;
+        Ok(checkpoint)
     }
 
     /// Reads one of the files of the checkpoint at `dir` whole.

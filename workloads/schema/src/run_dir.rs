@@ -15,11 +15,12 @@ use std::{
 use rustix::fs::OFlags;
 
 pub use self::names::in_order;
-pub(crate) use self::text::{
-    check_format, read, read_json_of, read_text, read_toml, replace, to_toml, write_json,
+pub(crate) use self::{
+    names::check_name,
+    text::{check_format, read, read_json_of, read_text, read_toml, replace, to_toml, write_json},
 };
 use self::{
-    names::{check_name, names_in, number_of},
+    names::{names_in, number_of},
     text::{begin, read_json, write_toml},
 };
 use crate::{

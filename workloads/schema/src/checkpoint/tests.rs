@@ -57,7 +57,7 @@ proptest! {
         ];
         let tensors = regions.map(|region| StoredTensor { name: text.clone(), shape: vec![4, 5, 1, 1], region });
         let file = |content, rank, tensors| CheckpointFile {
-            name: text.clone(), content, rank, bytes: steps, blake3: hash(text.as_bytes()), tensors,
+            name: format!("x{}", text.replace('/', "")), content, rank, bytes: steps, blake3: hash(text.as_bytes()), tensors,
         };
         let files = vec![
             file(Content::Model, None, Vec::new()),
@@ -129,6 +129,26 @@ fn a_newer_format_is_refused_by_name_whatever_else_is_new() {
         error.contains("manifest.toml: format 3 is newer than this program, which reads up to 2"),
         "{error}"
     );
+}
+
+#[test]
+fn a_manifest_that_names_a_file_elsewhere_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let whole = checkpoint("dp2".parse().unwrap(), "w", 3, vec![]);
+    for name in ["../model-0.safetensors", "/etc/hostname", "below/model-0.safetensors", "..", ""] {
+        let file = CheckpointFile {
+            name: name.into(),
+            content: Content::Model,
+            rank: None,
+            bytes: 5,
+            blake3: "00".into(),
+            tensors: vec![],
+        };
+        let rest = toml::to_string(&Checkpoint { files: vec![file], ..whole.clone() }).unwrap();
+        fs::write(dir.path().join(MANIFEST), format!("{}\n{rest}", seal(&rest))).unwrap();
+        let error = Checkpoint::read(dir.path()).unwrap_err().to_string();
+        assert!(error.contains(&format!("manifest.toml: {name:?} is no name of a file")), "{error}");
+    }
 }
 
 #[test]

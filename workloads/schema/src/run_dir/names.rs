@@ -30,7 +30,7 @@ pub(super) fn number_of(name: &str) -> Option<u64> {
 }
 
 /// Refuses a name that leads out of its folder.
-pub(super) fn check_name(file: &Path, name: &str) -> Result<(), RunError> {
+pub(crate) fn check_name(file: &Path, name: &str) -> Result<(), RunError> {
     let mut parts = Path::new(name).components();
     match (parts.next(), parts.next()) {
         (Some(Component::Normal(only)), None) if only == name => Ok(()),
