@@ -108,7 +108,7 @@ impl ProcessLauncher {
     /// Fails if the launches that the run already has cannot be counted, if the kernel does not report cores, and if the machine lacks
     /// what the sharing mode needs.
     pub fn new(setup: TestbedSetup) -> anyhow::Result<ProcessLauncher> {
-        let next_number = setup.run.launches()?.len() + 1;
+        let next_number = setup.run.next_number()?;
         let host_cores = HostCores::beside(&setup.devices)?;
         // Workers write their checkpoints into a folder that is there.
         std::fs::create_dir_all(setup.run.checkpoints_path())
