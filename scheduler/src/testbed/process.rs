@@ -105,7 +105,7 @@ pub struct ProcessLauncher {
 
 impl ProcessLauncher {
     /// # Errors
-    /// Fails if the launches that the run already has cannot be counted, if the kernel does not report cores, and if the machine lacks
+    /// Fails if the launches that the run already has cannot be listed, if the kernel does not report cores, and if the machine lacks
     /// what the sharing mode needs.
     pub fn new(setup: TestbedSetup) -> anyhow::Result<ProcessLauncher> {
         let next_number = setup.run.next_number()?;
