@@ -163,13 +163,13 @@ impl<'a> Pair<'a> {
         let more = i64::from(predicted.switches) - i64::from(measured.switches);
         let of_more = if more > 0 { predicted } else { measured };
         let of_order = of_more.switching.checked_div(of_more.switches.into()).unwrap_or(0) as i64 * more;
+        let waiting = difference(predicted.queued, measured.queued)
+            .saturating_add(difference(predicted.paused, measured.paused));
         Arose {
             step_time_ns,
             interference_ns,
-            switch_cost_ns: switching - of_order,
-            order_ns: of_order
-                + difference(predicted.queued, measured.queued)
-                + difference(predicted.paused, measured.paused),
+            switch_cost_ns: switching.saturating_sub(of_order),
+            order_ns: of_order.saturating_add(waiting),
         }
     }
 }
@@ -217,7 +217,7 @@ fn fidelity(pairs: &[Pair], left_out: Vec<String>) -> Fidelity {
         })
         .collect();
     let mean = |part: fn(&Arose) -> i64| {
-        let all: i64 = per_job.iter().map(|job| part(&job.arose)).sum();
+        let all: i128 = per_job.iter().map(|job| i128::from(part(&job.arose))).sum();
         (all as f64 / per_job.len() as f64).round() as i64
     };
     let first = pairs.iter().map(|pair| pair.submit).min().unwrap_or(0);

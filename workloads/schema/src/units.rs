@@ -19,6 +19,8 @@ use serde::{Deserialize, Serialize};
 pub struct Nanos(pub u64);
 
 impl Nanos {
+    /// The longest time that a file may hold, 146 years. Sums and differences of a few such times fit into their types.
+    pub const LONGEST: Nanos = Nanos(1 << 62);
     pub const ZERO: Nanos = Nanos(0);
     pub const SECOND: Nanos = Nanos(1_000_000_000);
 

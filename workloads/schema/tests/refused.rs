@@ -55,6 +55,23 @@ fn a_summary_that_cannot_be_is_refused() {
             vec![("step_ns_median", "0x10")],
             "column 'step_ns_median': 0x10 is hexadecimal; write a decimal number",
         ),
+        (
+            vec![("samples_per_s", "18446744073709551616")],
+            "column 'samples_per_s': 18446744073709551616 is more than",
+        ),
+        (
+            vec![("startup_ns", "9223372036854775807")],
+            "column 'startup_ns': 9223372036854775807 is longer than 146 years",
+        ),
+        (vec![("step_ns_p90", "9e18")], "column 'step_ns_p90': 9e18 is longer than 146 years"),
+        (
+            vec![("peak_memory_bytes", "18446744073709551615")],
+            "column 'peak_memory_bytes': 18446744073709551615 is more",
+        ),
+        (
+            vec![("device_util_percent_mean", "1e9")],
+            "column 'device_util_percent_mean': 1e9 is more than any machine has",
+        ),
         (vec![("half_width_percent", "-1")], "column 'half_width_percent': -1 is below 0"),
         (vec![("half_width_percent", "inf")], "column 'half_width_percent': inf is not finite"),
         (
@@ -70,6 +87,10 @@ fn a_summary_that_cannot_be_is_refused() {
         let error = refusal::<Summary>("summary.csv", &with("summary.csv", &changes));
         assert!(error.starts_with(&format!("summary.csv: line 2: {message}")), "{changes:?}: {error}");
     }
+    // A message quotes the beginning of a long cell.
+    let long = "9".repeat(10_000);
+    let error = refusal::<Summary>("summary.csv", &with("summary.csv", &[("samples_per_s", &long)]));
+    assert!(error.contains("9.. is no rate") && error.len() < 300, "{error}");
     // Names may be any text, and the interval of two repeats may be wide.
     for changes in [
         vec![("job", "0x10"), ("run", "inf")],

@@ -1,4 +1,4 @@
-use schema::{decision::JobId, trace::Class};
+use schema::{decision::JobId, trace::Class, units::Nanos};
 
 use super::*;
 
@@ -54,6 +54,27 @@ fn outcome(name: &str, submit: u64, spent: [u64; 4], switches: [u32; 2], packed:
 fn compared(predicted: &[Outcome], measured: &[Outcome]) -> Fidelity {
     let predicted: Vec<Prediction> = predicted.iter().map(Prediction::from).collect();
     compare(&predicted, measured, [Some(2), Some(2)]).unwrap()
+}
+
+#[test]
+fn the_longest_times_that_a_table_may_hold_are_compared() {
+    let longest = Nanos::LONGEST.0;
+    let job = |name: &str, times: [u64; 4]| {
+        let [queued, switching, running, paused] = times.map(Some);
+        Outcome {
+            jct_ns: Some(longest),
+            queued_ns: queued,
+            switching_ns: switching,
+            running_ns: running,
+            paused_ns: paused,
+            ..outcome(name, 0, [0; 4], [1, 0], 0)
+        }
+    };
+    let all = |times: [u64; 4]| ["a", "b", "c", "d", "e"].map(|name| job(name, times));
+    let arose = compared(&all([longest, 0, 0, 0]), &all([0, 0, longest, 0])).arose;
+    assert_eq!((arose.order_ns, arose.step_time_ns), (longest as i64, -(longest as i64)));
+    let arose = compared(&all([0; 4]), &all([longest; 4])).arose;
+    assert_eq!((arose.step_time_ns, arose.order_ns), (-(longest as i64), i64::MIN));
 }
 
 #[test]

@@ -49,7 +49,8 @@ impl TurnWriter {
 /// Reads all turns up to the last complete line. A killed writer may have left an incomplete one after it.
 ///
 /// # Errors
-/// The file cannot be read, a line is no turn, turns are missing between two lines, or a turn is earlier than the one before it.
+/// The file cannot be read, a line is no turn, turns are missing between two lines, or a turn is earlier than the one before it or
+/// later than [`Nanos::LONGEST`].
 pub fn read(path: &Path) -> Result<Vec<Turn>, RowError> {
     let mut turns = Vec::new();
     read_each(path, |turn| turns.push(turn))?;
@@ -81,7 +82,7 @@ pub fn read_each(path: &Path, mut visit: impl FnMut(Turn)) -> Result<(), RowErro
     Ok(())
 }
 
-/// Parses the turn `number`, which is not earlier than `before`.
+/// Parses the turn `number`, which is not earlier than `before`, nor later than a run can last.
 fn turn(path: &Path, line: &[u8], number: u64, before: Nanos) -> Result<Turn, RowError> {
     let wrong = |message| RowError::Row { file: path.into(), line: number + 1, message };
     let turn: Turn = serde_json::from_slice(line).map_err(|e| wrong(format!("not a turn: {e}")))?;
@@ -93,6 +94,9 @@ fn turn(path: &Path, line: &[u8], number: u64, before: Nanos) -> Result<Turn, Ro
         return Err(wrong(format!(
             "at_ns is {at}, and the turn before it was at {before}: no clock of a run goes back"
         )));
+    }
+    if turn.at_ns > Nanos::LONGEST {
+        return Err(wrong(format!("at_ns is {}: no run lasts that long", turn.at_ns.0)));
     }
     Ok(turn)
 }
@@ -157,7 +161,7 @@ mod tests {
         );
         let turn = turn.prop_map(|((at, model_version), events, actions, refused, wake, reason)| Turn {
             turn: 0,
-            at_ns: Nanos(at),
+            at_ns: Nanos(at % (Nanos::LONGEST.0 + 1)),
             model_version,
             events,
             actions,

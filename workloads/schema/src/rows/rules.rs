@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use csv::StringRecord;
 
 use super::{RowError, records::shown};
+use crate::units::Nanos;
 
 /// Columns of names, which may be any text.
 const NAMES: [&str; 26] = [
@@ -40,6 +41,14 @@ const NAMES: [&str; 26] = [
 /// The range of plausible ratios: no job is a million times faster or slower beside another one.
 const RATIOS: RangeInclusive<f64> = 1e-6..=1e6;
 
+/// Columns of the times of several devices together, which may be longer than any time of one.
+const OF_DEVICES: [&str; 2] = ["device_time_ns", "busy_share_ns"];
+
+/// The largest plausible numbers: no machine does more in a second, moves more bytes in a run, or uses more of a part of it.
+const MOST_PER_S: f64 = 1e15;
+const MOST_BYTES: f64 = 1e18;
+const MOST_PERCENT: f64 = 1e6;
+
 /// What the cells of a column hold.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Holds {
@@ -47,6 +56,11 @@ enum Holds {
     Rate,
     Ratio,
     StepTime,
+    /// A time up to [`Nanos::LONGEST`].
+    Time,
+    Bytes,
+    /// The part of a device or of its memory that is in use.
+    Utilisation,
     /// The mean of a loss, which may be negative.
     Loss,
     /// From -1 to 1.
@@ -67,6 +81,11 @@ impl Holds {
             _ if column.ends_with("_per_s") => Holds::Rate,
             _ if column.starts_with("slowdown") || column.ends_with("norm_throughput") => Holds::Ratio,
             _ if column.starts_with("step_ns") => Holds::StepTime,
+            _ if column.ends_with("_ns") && !OF_DEVICES.contains(&column) => Holds::Time,
+            _ if column.ends_with("_bytes") => Holds::Bytes,
+            _ if column.contains("util_percent") || column.contains("occupancy_percent") => {
+                Holds::Utilisation
+            }
             _ => Holds::Other,
         }
     }
@@ -80,17 +99,24 @@ impl Holds {
             return Some(problem);
         }
         let value: f64 = cell.parse().ok()?;
-        let empty = "leave the cell empty where nothing was measured";
+        let longest = Nanos::LONGEST.0 as f64;
         let is_wrong = match self {
             Holds::Name => false,
             Holds::Loss => !value.is_finite(),
             Holds::Correlation => !(-1.0..=1.0).contains(&value),
-            Holds::Rate => !(value.is_finite() && value > 0.0),
+            Holds::Rate => !(value > 0.0 && value <= MOST_PER_S),
             Holds::Ratio => !RATIOS.contains(&value),
-            Holds::StepTime => value <= 0.0,
+            Holds::StepTime => !(value > 0.0 && value <= longest),
+            Holds::Time => !(0.0..=longest).contains(&value),
+            Holds::Bytes => !(0.0..=MOST_BYTES).contains(&value),
+            Holds::Utilisation => !(0.0..=MOST_PERCENT).contains(&value),
             Holds::Other => !(value.is_finite() && value >= 0.0),
         };
+        let (cell, empty) = (shown(cell), "leave the cell empty where nothing was measured");
         is_wrong.then(|| match self {
+            Holds::Rate if value.is_finite() && value > 0.0 => {
+                format!("{cell} is more than any machine does in a second; {empty}")
+            }
             Holds::Rate => format!("{cell} is no rate; a rate is finite and above 0; {empty}"),
             Holds::Ratio => {
                 format!(
@@ -98,7 +124,15 @@ impl Holds {
                 )
             }
             Holds::Correlation => format!("{cell} is no correlation; it lies between -1 and 1; {empty}"),
-            Holds::StepTime => format!("{cell} is no time of a step; a step takes at least 1 ns; {empty}"),
+            Holds::StepTime if value <= 0.0 => {
+                format!("{cell} is no time of a step; a step takes at least 1 ns; {empty}")
+            }
+            Holds::StepTime | Holds::Time if value > longest => {
+                format!("{cell} is longer than 146 years, which no run lasts; {empty}")
+            }
+            Holds::Bytes | Holds::Utilisation if value.is_finite() && value > 0.0 => {
+                format!("{cell} is more than any machine has; {empty}")
+            }
             _ if value < 0.0 => format!("{cell} is below 0; {empty}"),
             _ => format!("{cell} is not finite; {empty}"),
         })
@@ -161,7 +195,7 @@ impl Rules {
     fn of_estimate(&self, places: &Estimated, record: &StringRecord) -> Option<(usize, String)> {
         let number = |place: usize| record.get(place)?.parse::<f64>().ok();
         let (cell, name) =
-            (|place: usize| record.get(place).unwrap_or_default(), |place: usize| &self.header[place]);
+            (|place: usize| shown(record.get(place).unwrap_or_default()), |place: usize| &self.header[place]);
         let &Estimated { value, lo, hi } = places;
         let estimate = number(value);
         if let Some(repeats) = self.repeats
