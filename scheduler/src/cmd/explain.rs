@@ -10,7 +10,7 @@ use schema::{
     units::Nanos,
 };
 
-use super::{busy, consent, recorded};
+use super::{busy, consent, not_repeated, recorded};
 use crate::{
     cluster::{JobId, Share},
     job::{Ending, State},
@@ -57,7 +57,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let busy = busy(format!("deciding {} turns again", turns.len()));
     let replayed = replay(&mut engine, &mut *policy, turns);
     drop(busy);
-    replayed.with_context(|| format!("decisions.jsonl of {}", args.run.display()))?;
+    replayed.with_context(|| not_repeated(&args.run))?;
     let view = engine.view();
     let at = turns.last().map(|turn| turn.at_ns).unwrap_or_default();
     output::print(format_args!("after turn {turn}, at {at}: {} {}", args.job, state(&view, job, at)))?;

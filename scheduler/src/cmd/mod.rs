@@ -130,6 +130,11 @@ fn recorded(path: &Path) -> anyhow::Result<(RunInputs, Vec<Turn>)> {
     }
 }
 
+/// The context of an error of a replay, with the files that it may come from.
+fn not_repeated(run: &Path) -> String {
+    format!("{}: the decisions in decisions.jsonl cannot be made again from inputs/trace.csv", run.display())
+}
+
 /// Asks for the consent to start the policy of a run, if that is a program.
 ///
 /// # Errors

@@ -2,6 +2,7 @@
 
 use std::{ops::RangeInclusive, path::PathBuf};
 
+use anyhow::Context as _;
 use cli::table;
 use jobs::workload_lookup;
 use model::FittedModel;
@@ -69,7 +70,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let file = ModelFile::read(&args.model)?;
-    let model = FittedModel::new(&file)?;
+    let model = FittedModel::new(&file).with_context(|| args.model.display().to_string())?;
     let catalog = Catalog::open(&args.catalog)?;
     let workload = workload_lookup::workload(&catalog, &args.job.workload)?;
     let Some(fitted) = file.workloads.iter().find(|known| known.workload == workload.name) else {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{bail, ensure};
+use anyhow::{Context as _, bail, ensure};
 use cli::table;
 use jobs::workload_lookup;
 use model::{Answer, FittedModel, Placement, Question, Setting, Subject, WIDEST_INTERVAL, formula};
@@ -77,7 +77,7 @@ struct Nodes(Vec<u32>);
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let file = ModelFile::read(&args.model)?;
-    let model = FittedModel::new(&file)?;
+    let model = FittedModel::new(&file).with_context(|| args.model.display().to_string())?;
     let catalog = Catalog::open(&args.catalog)?;
     let device_type = args.device_type.as_deref().unwrap_or(model.device_type());
     ensure!(

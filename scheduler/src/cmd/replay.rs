@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{busy, consent, recorded};
+use super::{busy, consent, not_repeated, recorded};
 use crate::{
     cluster::ClusterError,
     online, policy,
@@ -42,6 +42,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             output::print(format_args!("{name}: {error}"))?;
             Ok(Exit::SomeFailed)
         }
-        Err(error) => Err(error.into()),
+        Err(error) => Err(anyhow::Error::from(error).context(not_repeated(&args.run))),
     }
 }

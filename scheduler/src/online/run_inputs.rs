@@ -202,15 +202,17 @@ fn kept_models(run: &RunDir, scheduling: &Scheduling) -> anyhow::Result<Vec<Path
 /// The costs of switches: the measured ones of `machine`, and `named` for jobs without a measurement. `None` if there is neither.
 ///
 /// # Errors
-/// Fails if the calibration cannot be read.
+/// Fails if the calibration cannot be read, or names something that is no job.
 fn costs(
     machine: Option<&Path>,
     named: Option<Named>,
     suspension: Suspension,
 ) -> anyhow::Result<Option<Box<dyn SwitchCosts>>> {
-    let calibration = machine.map(Calibration::read).transpose()?;
-    let measured = calibration.map(|calibration| Measured::new(&[calibration], WORK_LEFT)).transpose()?;
-    let measured = measured.map(|measured| measured.suspended_by(suspension));
+    let measured = |path: &Path| {
+        let measured = Measured::new(&[Calibration::read(path)?], WORK_LEFT);
+        anyhow::Ok(measured.with_context(|| path.display().to_string())?.suspended_by(suspension))
+    };
+    let measured = machine.map(measured).transpose()?;
     Ok(match (measured, named) {
         (Some(measured), Some(named)) => Some(Box::new(MeasuredElseNamed(measured, named))),
         (Some(measured), None) => Some(Box::new(measured)),

@@ -58,6 +58,20 @@ fn a_journal_of_other_jobs_is_refused() {
     let said = door.exits(2, "fidelity noisy --hindsight");
     let message = ": there is no job 39, as the trace of the run has 39 jobs";
     assert!(said.err.contains("noisy/decisions.jsonl: line ") && said.err.contains(message), "{}", said.err);
+    // Without its second job, the trace has other times for those after it.
+    let lines: Vec<&str> = trace
+        .split_inclusive('\n')
+        .enumerate()
+        .filter(|(line, _)| *line != 2)
+        .map(|(_, line)| line)
+        .collect();
+    fs::write(door.path("noisy/inputs/trace.csv"), lines.concat()).unwrap();
+    let job = lines[1].split(',').next().expect("a name");
+    for command in ["replay noisy".to_owned(), format!("explain noisy {job}")] {
+        let said = door.exits(2, &command);
+        let message = "noisy: the decisions in decisions.jsonl cannot be made again from inputs/trace.csv: the cluster reported at";
+        assert!(said.err.contains(message), "{command}: {}", said.err);
+    }
     // A run without jobs.
     fs::write(door.path("noisy/inputs/trace.csv"), &trace[..=trace.find('\n').expect("it has lines")])
         .unwrap();
@@ -83,6 +97,18 @@ fn a_run_with_failures_and_a_run_without_a_journal_have_no_hindsight() {
         let said = door.exits(2, command);
         assert!(said.err.contains(&words), "{command}: {}", said.err);
     }
+    let last = lines.len() - 1;
+    lines[3] = lines[3].replacen(r#""at_ns":7"#, &format!(r#""at_ns":{late}"#), 1);
+    lines[last] = lines[last].replacen(
+        &format!(r#""at_ns":{}"#, at(&lines[last])),
+        r#""at_ns":18446744073709551615"#,
+        1,
+    );
+    fs::write(&journal, lines.join("\n") + "\n").unwrap();
+    let said = door.exits(2, "replay noisy");
+    let words =
+        format!("decisions.jsonl: line {}: at_ns is 18446744073709551615: no run lasts that long", last + 1);
+    assert!(said.err.contains(&words), "{}", said.err);
     fs::remove_file(&journal).unwrap();
     let said = door.exits(2, "fidelity noisy --hindsight");
     assert!(said.err.contains("decisions.jsonl"), "{}", said.err);

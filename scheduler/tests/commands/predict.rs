@@ -85,7 +85,7 @@ fn what_cannot_be_predicted_is_told() {
         (
             2,
             "--model other.json bert-base-squad --devices 1",
-            "'pollux' are those of another version; fit again",
+            "other.json: the parameters of formula 'pollux' are those of another version; fit again",
         ),
         (2, "--model none.json bert-base-squad --devices 1", "none.json: No such file"),
         (2, "--model MODEL.json bert-base-squad --devices 0", "'0' is no number of devices; write 8, or 4+4"),

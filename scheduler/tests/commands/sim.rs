@@ -252,6 +252,9 @@ fn costs_of_any_number_of_repeats_are_drawn() {
     let door = crate::door();
     door.write("t.csv", THREE);
     let record = fs::read_to_string(crate::fit::record("20261124-epyc/testbed/machine.toml")).unwrap();
+    door.write("machine.toml", &record.replacen("\njob = \"", "\njob = \"@b", 1));
+    let said = door.exits(2, "sim t.csv --policy srtf --cluster 1x1 --machine machine.toml");
+    assert!(said.err.contains("machine.toml: restart of @b"), "{}", said.err);
     door.write("machine.toml", &record.replace("\nrepeats = 3\n", "\nrepeats = 4294967295\n"));
     let simulated =
         totals(&door, "t.csv --policy srtf --cluster 1x1 --switch-cost 1s --machine machine.toml");
