@@ -1,4 +1,4 @@
-"""A program of a user's own: trains with PyTorch, knows nothing of a profiler, and prints what its steps took.
+"""Trains a small network with PyTorch, as a program of a user's own does, and prints the mean duration of its steps.
 
     python3 own_program.py DEVICE WIDTH STEPS
 

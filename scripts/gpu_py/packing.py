@@ -37,7 +37,8 @@ class Run:
 
 
 LOADS_ON_GPU = Run("light-heavy", {"light": "vae@b128", "heavy": "gpt2@b4@bf16"}, every_pair=True)
-"""`vae` is the lightest of Gandiva's table. GPT-2 starts in a second, where ResNet-50 searches for algorithms for seven more."""
+"""`vae` is the lightest of Gandiva's table. GPT-2 is ready after a second, and ResNet-50 takes seven seconds
+more to its second step."""
 
 BOUNDS_ON_GPU = Run("bound", {"memory-bound": "mobilenet-v2@b64", "compute-bound": "gpt2@b4@bf16"}, every_pair=False)
 """MobileNetV2 spends its time in layers that do little with each byte they read, and GPT-2 in products of matrices."""
