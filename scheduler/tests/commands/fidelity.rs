@@ -124,7 +124,7 @@ fn the_errors_of_a_prediction_without_the_costs_of_starts_are_those_of_the_recor
     let door = crate::door();
     let record = Path::new(env!("CARGO_MANIFEST_DIR")).join("../reports/record/20261126-h200");
     let run = record.join("testbed-fifo");
-    let found = json(&door, 0, &run.display().to_string());
+    let fidelity = json(&door, 0, &run.display().to_string());
     let outcomes: Vec<Outcome> = rows::read(&run.join("outcomes.csv")).unwrap();
     let mean = |value: fn(&Outcome) -> u64| outcomes.iter().map(value).sum::<u64>() as f64 / 4.0;
     let measured = mean(|row| row.end_ns.unwrap() - row.submit_ns);
@@ -140,9 +140,13 @@ fn the_errors_of_a_prediction_without_the_costs_of_starts_are_those_of_the_recor
     let predicted = ends.sum::<f64>() / 4.0;
     let error = 100.0 * (predicted / measured - 1.0);
     assert!((error + 17.7).abs() < 0.1, "{error}");
-    assert!((found.average_jct.error_percent - error).abs() < 0.1, "{}", found.average_jct.error_percent);
+    assert!(
+        (fidelity.average_jct.error_percent - error).abs() < 0.1,
+        "{}",
+        fidelity.average_jct.error_percent
+    );
     let switches = mean(|row| row.switching_ns.unwrap());
-    assert_eq!(found.arose.switch_cost_ns, -switches.round() as i64);
+    assert_eq!(fidelity.arose.switch_cost_ns, -switches.round() as i64);
     let page = fs::read_to_string(record.join("README.md")).unwrap();
     assert!(
         page.contains("17.7 % too short") && page.contains("(0.45 to 1.46 s each; 5 of the 17.7 %"),

@@ -58,8 +58,8 @@ pub enum RunError {
     )]
     NotEmpty { dir: PathBuf, entry: PathBuf },
     #[error(
-        "{} holds the beginning of a run that was killed before it had a manifest, or that begins right now; remove the directory if \
-         none begins, or name another",
+        "{} holds the beginning of a run that was killed before it had a manifest, or that begins right now; name another directory, or \
+         remove this one if it has no file of yours",
         dir.display()
     )]
     Begun { dir: PathBuf },

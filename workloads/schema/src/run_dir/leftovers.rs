@@ -23,7 +23,7 @@ impl RunDir {
         };
         for (folder, is_ours) in self.folders_of_whole_files() {
             // A link may lead out of the run.
-            if !folder.symlink_metadata().is_ok_and(|found| found.is_dir()) {
+            if !folder.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
                 continue;
             }
             for entry in fs::read_dir(&folder).map_err(io(&folder))? {
@@ -32,7 +32,7 @@ impl RunDir {
                     .file_name()
                     .and_then(|name| name.to_str())
                     .and_then(|name| name.strip_suffix(".new"));
-                let is_file = || path.symlink_metadata().is_ok_and(|found| found.is_file());
+                let is_file = || path.symlink_metadata().is_ok_and(|metadata| metadata.is_file());
                 if name.is_some_and(|name| is_ours(self, name)) && is_file() {
                     fs::remove_file(&path).map_err(io(&path))?;
                 }
@@ -48,7 +48,7 @@ impl RunDir {
     /// The folder of the launches cannot be read.
     pub fn killed_launches(&self) -> Result<Vec<String>, RunError> {
         // A published run has no launches, and a link may lead out of the run.
-        if !self.0.join("jobs").symlink_metadata().is_ok_and(|found| found.is_dir()) {
+        if !self.0.join("jobs").symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
             return Ok(Vec::new());
         }
         let mut launches = self.launches()?;
