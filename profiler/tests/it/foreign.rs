@@ -1,5 +1,9 @@
 //! Users' programs: with the step hook, by their output, and from outside, with any behaviour.
 
+mod protocol;
+mod pytorch;
+mod shown;
+
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -10,7 +14,7 @@ use front_door::{Background, Door, Said, wait_for};
 use rustix::process::Signal;
 use schema::{
     events,
-    rows::{self, ErrorKind, ExportStep, Measurement, Status, Warning},
+    rows::{self, ErrorKind, ExportStep, Measurement, Status},
     wire::{Event, Timing},
 };
 
@@ -31,18 +35,6 @@ def meet(processes):
     place = os.environ["TANDEM_CONTROL"].replace("/", "-") + "-"
     open(place + str(os.getpid()), "w").close()
     while sum(name.startswith(place) for name in os.listdir()) < processes:
-        time.sleep(0.001)
-"#;
-
-/// `show` prints a line and waits until the harness has read it, which the number of lines in the event file tells.
-const SHOW: &str = r#"
-import glob
-shown = 0
-def show(line):
-    global shown
-    print(line, flush=True)
-    shown += 1
-    while sum(open(name).read().count("\n") for name in glob.glob("r/events/*.0.jsonl")) < shown:
         time.sleep(0.001)
 "#;
 
@@ -244,92 +236,6 @@ fn programs_stand_beside_jobs() {
     assert!(printed("s").ends_with(" 3\n"), "{}", printed("s"));
 }
 
-#[test]
-fn steps_are_found_in_the_output() {
-    let program = format!("{SHOW}for i in range(60):\n    show(f'step {{i}}')\n    time.sleep(0.005)");
-    let Some(door) = with_program(&program) else { return };
-    let run = "single --device cpu:0 --repeats 1 --out r --steps-regex ^step";
-    exits(0, &door, &format!("{run} --"), &["python3", "train.py"]);
-    let row = row(&door);
-    assert_eq!((row.status, row.timing, row.steps_total), (Status::Ok, Some(Timing::Scraped), 60));
-    let lengths: Vec<u64> = events_of(&door, &row.launch, 0)
-        .iter()
-        .filter_map(|event| if let Event::Step(step) = event { Some(step.dur_ns.0) } else { None })
-        .collect();
-    let (count, sum) = (lengths.len(), lengths.iter().sum::<u64>());
-    assert_eq!(count, 59, "it is not known when the first began");
-    // The harness stamps a line that arrives during a read with the time at which the read began.
-    assert!((58 * 5_000_000..=row.wall_ns.expect("it ended")).contains(&sum), "{sum} of {row:?}");
-}
-
-#[test]
-fn a_program_that_shows_its_steps_is_ended_when_there_are_enough() {
-    let door = crate::door();
-    let script = "i=0; while :; do i=$((i+1)); echo step $i >&2; sleep 0.01; done";
-    let run = "single --device cpu:0 --repeats 1 --steps 30 --out r --steps-regex";
-    exits(0, &door, run, &["step [0-9]+", "--", "sh", "-c", script]);
-    let row = row(&door);
-    assert_eq!((row.status, row.timing), (Status::Ok, Some(Timing::Scraped)));
-    assert!(row.steps_total >= 30 && 2 * row.steps_used >= 30, "at least half of its steps count: {row:?}");
-    assert_eq!(door.leftovers(), Vec::<String>::new());
-}
-
-#[test]
-fn output_that_comes_in_blocks_is_said() {
-    let door = crate::door();
-    // The program prints a block only after the harness has read the one before. The first block has one event, each later one four.
-    let script = "for events in 1 5 9; do
-    printf 'step\\nstep\\nstep\\nstep\\n'
-    until [ $(cat r/events/*.jsonl | wc -l) -ge $events ]; do sleep 0.01; done
-done";
-    exits(0, &door, "single --device cpu:0 --repeats 1 --out r --steps-regex step --", &["sh", "-c", script]);
-    let row = row(&door);
-    assert!(row.warnings.iter().any(|warning| warning == Warning::Buffered), "{row:?}");
-    let lines = events::read(&door.run("r").events_path(&row.launch, 0), 0).expect("they are whole");
-    let mut lengths = Vec::new();
-    for pair in lines.windows(2) {
-        let Event::Step(step) = &pair[1].event else { continue };
-        assert_eq!(
-            pair[1].mono_ns - pair[0].mono_ns,
-            step.dur_ns,
-            "a step begins where the one before it ended"
-        );
-        lengths.push(step.dur_ns.0);
-    }
-    let used: u64 = lengths.iter().rev().take(row.steps_used as usize).sum();
-    assert_eq!((lengths.len(), row.window_ns), (8, Some(used)), "{row:?}");
-}
-
-#[test]
-fn steps_that_are_shown_while_the_harness_is_stopped_are_buffered() {
-    let door = crate::door();
-    // The program stops the harness, which is the parent of its leash, for the time of 300 steps: longer than the second within which
-    // the end of a step must be stamped. Then it waits until the harness has written down all of them.
-    let script = "read -r _ _ _ harness _ < /proc/$PPID/stat; step() { echo step; sleep 0.005; }
-step; until [ -s $(echo r/events/*.jsonl) ]; do sleep 0.01; done
-kill -STOP $harness; i=0; while [ $i -lt 300 ]; do i=$((i+1)); step; done; kill -CONT $harness
-until [ $(cat r/events/*.jsonl | wc -l) -ge 301 ]; do sleep 0.01; done
-i=0; while [ $i -lt 20 ]; do i=$((i+1)); step; done";
-    exits(0, &door, "single --device cpu:0 --repeats 1 --out r --steps-regex step --", &["sh", "-c", script]);
-    let row = row(&door);
-    assert_eq!((row.status, row.err, row.steps_total), (Status::Ok, None, 321), "{:?}", row.err_detail);
-    assert!(row.warnings.iter().any(|warning| warning == Warning::Buffered), "{row:?}");
-    let spent: u64 = events_of(&door, &row.launch, 0)
-        .iter()
-        .filter_map(|event| if let Event::Step(step) = event { Some(step.dur_ns.0) } else { None })
-        .sum();
-    assert!(spent >= 319 * 5_000_000, "no time of a step is lost: {spent}");
-}
-
-#[test]
-fn output_without_a_step_is_a_row_that_names_the_regex() {
-    let door = crate::door();
-    exits(1, &door, "single --device cpu:0 --repeats 1 --out r --steps-regex ^step --", &["echo", "stop 1"]);
-    let row = row(&door);
-    assert_eq!(row.err, Some(ErrorKind::TooShort), "{row:?}");
-    assert!(row.err_detail.as_deref().unwrap_or_default().contains("match '^step'"), "{row:?}");
-}
-
 /// The behaviour of a program after some training, and its row.
 #[test]
 fn whatever_a_program_does_is_a_row_and_nothing_is_left_of_it() {
@@ -399,122 +305,6 @@ fn whatever_a_program_does_is_a_row_and_nothing_is_left_of_it() {
     }
 }
 
-/// `say` appends an event to the file of the program, with the time of its clock and `ahead_ns`. `train_on(event)` says an event from time
-/// to time, without an end: a step if none is given.
-const SAY: &str = r#"
-import json
-ahead_ns = seq = 0
-def say(event):
-    global seq
-    line = {"seq": seq, "rank": 0, "mono_ns": time.monotonic_ns() + ahead_ns, "event": event}
-    with open(os.environ["TANDEM_EVENTS"], "a") as file:
-        file.write(json.dumps(line) + "\n")
-    seq += 1
-hello = {"hello": {"protocol": 1, "worker": "own", "version": "1", "pid": os.getpid()}}
-ready = {"ready": {"startup_ns": 1}}
-def train_on(event=None):
-    for index in itertools.count():
-        time.sleep(0.002 if event is None else 0.05)
-        say(event or {"step": {"index": index, "dur_ns": 2000000, "timing": "hook"}})
-"#;
-
-/// A launch of a program with [`SAY`] fails with these words.
-fn fails_by_its_events(options: &str, rest: &str, program: &[&str], kind: ErrorKind, words: &str) {
-    let Some(door) = with_program(&format!("{SAY}{rest}")) else { return };
-    exits(1, &door, &format!("single --device cpu:0 --repeats 1 --seconds 1 --out r {options} --"), program);
-    let row = row(&door);
-    let detail = row.err_detail.as_deref().unwrap_or_default();
-    assert!(row.err == Some(kind) && detail.contains(words), "{rest}: {:?}: {detail}", row.err);
-    assert_eq!(door.leftovers(), Vec::<String>::new(), "{rest}");
-}
-
-#[test]
-fn a_program_that_is_ready_and_never_rests_fails() {
-    let program = ["python3", "train.py"];
-    let ignores = "and has taken 129 more, up to step ";
-    fails_by_its_events("", "say(hello); say(ready); train_on()", &program, ErrorKind::Protocol, ignores);
-    let silent = "say(hello); say(ready); train_on({'memory': {'allocated_bytes': 1, 'peak_bytes': 1}})";
-    fails_by_its_events("--heartbeat 1s", silent, &program, ErrorKind::Hung, "reported no progress for ");
-    let unasked =
-        "say(hello); say(ready); say({'paused': {'dur_ns': 1, 'bytes_freed': 0}}); time.sleep(1000)";
-    let answers = "answered 'paused' without a command";
-    fails_by_its_events("", unasked, &program, ErrorKind::Protocol, answers);
-}
-
-#[test]
-fn a_count_of_steps_beyond_any_launch_is_refused() {
-    let program = ["python3", "train.py"];
-    for (event, words) in [
-        ("{'held': {'index': 2**64 - 1}}", "index is 18446744073709551615, and no launch takes more than"),
-        (
-            "{'step': {'index': 2**64 - 1, 'dur_ns': 1, 'timing': 'hook'}}",
-            "index is 18446744073709551615, and no",
-        ),
-        (
-            "{'finished': {'steps': 2**64 - 1}}",
-            "steps is 18446744073709551615, and no launch takes more than",
-        ),
-    ] {
-        let rest = format!("say(hello); say(ready); say({event}); time.sleep(1000)");
-        fails_by_its_events("", &rest, &program, ErrorKind::Garbled, words);
-    }
-}
-
-#[test]
-fn a_program_with_another_clock_fails_and_is_told_how_far_it_is_off() {
-    let program = ["python3", "train.py"];
-    for (rest, words) in [
-        ("ahead_ns = 86400 * 10**9; say(hello); train_on()", " s ahead of that of the harness"),
-        ("ahead_ns = -time.monotonic_ns(); say(hello); train_on()", " behind that of the harness"),
-        (
-            "say(hello); ready['ready']['startup_ns'] = 10**18; say(ready); train_on()",
-            "after its start, which was ",
-        ),
-    ] {
-        fails_by_its_events("", rest, &program, ErrorKind::Clock, words);
-    }
-    let elsewhere =
-        ["unshare", "-T", "--monotonic", "86400", "--boottime", "86400", "--fork", "python3", "train.py"];
-    let probe = Command::new(elsewhere[0]).args(&elsewhere[1..7]).arg("true").stderr(Stdio::null()).status();
-    if !probe.is_ok_and(|status| status.success()) {
-        schema::skips::skipped("unshare", "time namespaces cannot be made here");
-        return;
-    }
-    fails_by_its_events("", "train()", &elsewhere, ErrorKind::Clock, " s ahead of that of the harness");
-}
-
-/// Truncates the grant page in two ways, before the first step and later, and trains on.
-const TRUNCATES: &str = r#"
-refused = 0
-def truncate():
-    global refused
-    page = os.environ["TANDEM_CONTROL"]
-    for attempt in (lambda: os.truncate(page, 0), lambda: open(page, "wb")):
-        try:
-            attempt()
-        except OSError:
-            refused += 1
-truncate()
-train(20)
-truncate()
-print(refused, flush=True)
-train()
-"#;
-
-#[test]
-fn a_program_that_truncates_its_grant_page_harms_nobody() {
-    let Some(door) = with_program(TRUNCATES) else { return };
-    exits(0, &door, "single --device cpu:0 --repeats 1 --steps 60 --out r --", &["python3", "train.py"]);
-    let row = row(&door);
-    assert_eq!((row.status, row.timing), (Status::Ok, Some(Timing::Hook)));
-    assert!(row.steps_total >= 60, "its steps were granted all along: {row:?}");
-    let printed = fs::read_to_string(door.run("r").stdout_path(&row.launch, 0)).expect("its output is kept");
-    assert_eq!(printed, "4\n");
-    assert!(matches!(events_of(&door, &row.launch, 0).last(), Some(Event::Held { .. })));
-    assert_eq!(files_named(&door.path("r"), ".control"), Vec::<PathBuf>::new());
-    assert_eq!(door.leftovers(), Vec::<String>::new());
-}
-
 #[test]
 fn ranks_are_known_when_they_speak() {
     let rank = "torch.distributed.rank = int(os.environ['RANK'])";
@@ -551,145 +341,4 @@ fn what_cannot_be_is_said_before_anything_starts() {
         assert!(said.err.contains(words), "{arguments}: {}", said.err);
         assert!(!door.path("r").exists(), "{arguments}");
     }
-}
-
-/// A Python with PyTorch, or a recorded skip.
-fn python_with_torch() -> Option<PathBuf> {
-    let python = root().join(".venv-parity/bin/python");
-    let found = python.is_file();
-    if !found {
-        schema::skips::skipped(
-            "pytorch",
-            "there is no .venv-parity/bin/python with PyTorch; scripts/parity makes it",
-        );
-    }
-    found.then_some(python)
-}
-
-const MODEL: &str = r#"
-import os, torch, torch.distributed as dist
-torch.set_num_threads(1)
-model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 1))
-if "RANK" in os.environ:
-    dist.init_process_group("gloo")
-    model = torch.nn.parallel.DistributedDataParallel(model)
-optimizer = torch.optim.AdamW(model.parameters())
-while True:
-    optimizer.zero_grad()
-    model(torch.randn(32, 64)).square().mean().backward()
-    optimizer.step()
-"#;
-
-#[test]
-fn a_program_of_pytorch_and_its_ranks_under_torchrun() {
-    let Some(python) = python_with_torch() else { return };
-    let python = python.to_str().expect("it is text");
-    let door = crate::door();
-    fs::write(door.path("train.py"), MODEL).expect("the folder is writable");
-    let torchrun =
-        [python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "train.py"];
-    for (program, ranks) in [(&[python, "train.py"][..], 1), (&torchrun, 2)] {
-        let run = "single --device cpu:0 --threads 1 --repeats 1 --steps 30 --out r --";
-        let output = door.command(run).args(program).output().expect("profile starts");
-        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-        let row = row(&door);
-        assert_eq!((row.timing, row.parameters), (Some(Timing::Hook), Some(64 * 65 + 65)));
-        assert!(row.steps_total >= 30, "{row:?}");
-        for rank in 0..ranks {
-            assert!(matches!(events_of(&door, &row.launch, rank).last(), Some(Event::Held { .. })));
-        }
-        assert_eq!(door.run("r").ranks(&door.run("r").spec(&row.launch).expect("it was told")), ranks);
-        assert_eq!(door.leftovers(), Vec::<String>::new());
-        fs::remove_dir_all(door.path("r")).expect("it is ours");
-    }
-}
-
-#[test]
-fn of_optimizers_that_take_turns_it_is_said_which_one_counts() {
-    let gan = "generator = torch.optim.SGD([torch.Parameter(8)])
-for batch in itertools.count():
-    train(1)
-    if batch % 5 == 0:
-        generator.step()";
-    let Some(door) = with_program(gan) else { return };
-    let said =
-        exits(0, &door, "single --device cpu:0 --repeats 1 --steps 30 --out r --", &["python3", "train.py"]);
-    assert!(said.err.contains("each call of the one that was called first is a step"), "{}", said.err);
-    let row = row(&door);
-    assert_eq!((row.status, row.timing), (Status::Ok, Some(Timing::Hook)));
-    assert!(row.warnings.iter().any(|warning| warning == Warning::Alternating), "{row:?}");
-    assert!(row.step_ns_mean.expect("it took steps") >= 2_000_000, "{row:?}");
-}
-
-#[test]
-fn a_second_process_that_trains_is_warned_of_and_takes_no_turns() {
-    let Some(door) = with_program(&format!("{MEET}train(1)\nmeet(2)\ntrain()")) else { return };
-    let script = "sh -c 'python3 train.py & python3 train.py & wait'";
-    exits(0, &door, "single --device cpu:0 --repeats 1 --steps 30 --out r --cmd", &[script]);
-    let alone = row(&door);
-    assert_eq!((alone.status, alone.timing), (Status::Ok, Some(Timing::Hook)));
-    assert!(alone.warnings.iter().any(|warning| warning == Warning::Unheard), "{alone:?}");
-    let end = door.run("r").launch_end(&alone.launch).expect("it can be read").expect("it has ended");
-    assert_eq!((end.notes.has_pytorch, end.notes.unheard), (true, 1));
-    assert_eq!(files_named(&door.path("r"), ".notes"), Vec::<PathBuf>::new());
-    let run =
-        "colocate synthetic-sleep --device cpu:0 --sharing step-gate --repeats 1 --seconds 1 --out g --cmd";
-    exits(1, &door, run, &[script]);
-    let refused: Vec<_> =
-        door.measurements("g").into_iter().filter(|row| row.status == Status::Unsupported).collect();
-    assert_eq!(refused.len(), 2, "{refused:?}");
-    for row in refused {
-        assert!(row.err_detail.unwrap_or_default().contains("has several processes that train"));
-    }
-    assert_eq!(door.leftovers(), Vec::<String>::new());
-}
-
-#[test]
-fn a_program_with_pytorch_and_no_optimizer_step_is_told_how_to_show_its_steps() {
-    // Where lines mark steps, the program prints the others after the harness has read the first.
-    let program = "for i in range(30):
-    time.sleep(0.01)
-    print('batch', i, flush=True)
-    while sys.argv[1:] and not os.path.getsize(sys.argv[1]):
-        time.sleep(0.001)";
-    let Some(door) = with_program(program) else { return };
-    let run = "single --device cpu:0 --repeats 1";
-    let said = exits(0, &door, &format!("{run} --out r --"), &["python3", "train.py"]);
-    let silent = row(&door);
-    assert_eq!((silent.status, silent.timing), (Status::Ok, Some(Timing::Outside)));
-    let has_no_steps = |row: &Measurement| row.warnings.iter().any(|warning| warning == Warning::NoSteps);
-    assert!(has_no_steps(&silent), "{silent:?}");
-    assert!(
-        said.err.contains("no optimizer step was seen") && said.err.contains("--steps-regex"),
-        "{}",
-        said.err
-    );
-    let program = ["sh", "-c", "exec python3 train.py s/events/*.jsonl"];
-    exits(0, &door, &format!("{run} --steps-regex ^batch --out s --"), &program);
-    let [shown] = &door.measurements("s")[..] else { panic!("one launch has one row") };
-    assert_eq!((shown.timing, shown.steps_total), (Some(Timing::Scraped), 30));
-    assert!(!has_no_steps(shown), "{shown:?}");
-}
-
-/// A loop of inference beside a job that trains.
-#[test]
-fn a_program_that_shows_its_steps_stands_beside_a_job() {
-    let Some(door) = with_program("while True:\n    time.sleep(0.01)\n    print('batch', flush=True)") else {
-        return;
-    };
-    let run =
-        "colocate synthetic-sleep --device cpu:0 --repeats 1 --seconds 1 --steps-regex ^batch --out r --cmd";
-    exits(0, &door, run, &["python3 train.py"]);
-    let found = door.interference("r");
-    assert_eq!(found.len(), 2, "{found:?}");
-    for row in &found {
-        assert_eq!(row.status, Status::Ok, "{row:?}");
-        let (alone, together) =
-            (row.step_ns_alone.expect("it stepped"), row.step_ns_together.expect("it stepped"));
-        let slowdown = row.slowdown.expect("both are known");
-        assert!((slowdown * alone as f64 / together as f64 - 1.0).abs() < 1e-3, "{row:?}");
-        // A step of the job sleeps for 10 ms. When the harness reads the program's line depends on the machine.
-        assert!(row.timing == Some(Timing::Scraped) || alone.min(together) >= 10_000_000, "{row:?}");
-    }
-    assert!(found.iter().any(|row| row.timing == Some(Timing::Scraped)), "{found:?}");
 }

@@ -1,19 +1,20 @@
 //! Simulated runs by the program, and their replay.
 
+mod refused;
+mod tables;
+
 use std::fs;
 
 use front_door::{Door, Said};
 use scheduler::sim::Named;
 use schema::{
-    FORMAT,
-    device::Device,
-    group::Group,
-    manifest::{Cell, DeviceFacts, Machine, Manifest, Settings, SwitchCostFrom},
-    plan::Plan,
-    rows::{self, Interference, Outcome, Prediction, Status, Summary, Totals, Warning},
+    manifest::SwitchCostFrom,
+    rows::{self, Outcome, Prediction, Status, Summary, Totals, Warning},
     run_dir::RunDir,
     sharing::Sharing,
 };
+
+pub(crate) use self::tables::{measured, measured_at};
 
 /// Jobs of 30, 20 and 10 s that arrive in this order at one instant.
 const THREE: &str = "name,submit_s,job,steps,step_ns\nlong,0,any,300,100000000\nmiddle,0,any,200,100000000\n\
@@ -362,95 +363,6 @@ fn what_predictions_stand_on_is_told_where_it_is_doubtful() {
     }
 }
 
-/// Elastic jobs may ask for more devices than there are, if the policy gives them fewer.
-#[test]
-fn an_elastic_job_that_would_wait_for_ever_is_not_admitted() {
-    let door = crate::door();
-    door.write("t.csv", "name,submit_s,job,steps,devices,elastic,step_ns\nlarge,0,any,5,4,true,100\nsmall,1,any,5,1,false,100\n");
-    let arguments = "t.csv --policy fifo --cluster 1x2 --switch-cost 0s --out r";
-    door.exits(1, &format!("sim {arguments}"));
-    let outcomes: Vec<Outcome> = rows::read(&door.path("r/outcomes.csv")).unwrap();
-    assert_eq!(outcomes.iter().map(|row| row.status).collect::<Vec<_>>(), [Status::Unsupported, Status::Ok]);
-    assert_eq!(
-        outcomes[0].err_detail.as_deref(),
-        Some("asks for 4 devices, the cluster has 2 of one type, and policy 'fifo' gives no other number")
-    );
-}
-
-#[test]
-fn a_trace_that_cannot_be_is_refused_by_line_and_column_before_anything_starts() {
-    let door = crate::door();
-    let header = "name,submit_s,job,steps,devices,step_ns\n";
-    for (rows, message) in [
-        ("a,0,nobody,5,,\n", "t.csv: line 2: column 'job': there is no workload 'nobody'"),
-        ("a,-1,lstm,5,,\n", "t.csv: line 2: column 'submit_s': -1 is no time"),
-        ("a,0,lstm,5,,7\na,1,lstm,5,,7\n", "t.csv: line 3: column 'name': 'a' stands in line 2 already"),
-        ("a,0,any,5,4,7\n", "t.csv: line 2: column 'devices': asks for 4 devices, and the cluster has 3"),
-        ("a,0,any,5,1,7\nb,1,an", "t.csv: line 3: column 'steps': the line ends after 3 of 6 columns"),
-    ] {
-        door.write("t.csv", &format!("{header}{rows}"));
-        let said = door.exits(2, "sim t.csv --policy fifo --cluster 1x3 --switch-cost 0s --out run");
-        assert!(said.err.contains(message) && said.out.is_empty(), "{}", said.err);
-        assert!(!door.path("run").exists(), "{message}");
-    }
-    door.write("t.csv", THREE);
-    for (arguments, message) in [
-        ("t.csv --policy fifo --cluster 1x1", "--switch-cost"),
-        ("t.csv --policy lifo --cluster 1x1 --switch-cost 0s", "there is no policy 'lifo'"),
-        (
-            "t.csv --policy fifo --cluster 1x1 --switch-cost -1s",
-            "--switch-cost -1s: the value must be positive",
-        ),
-        ("t.csv --policy fifo --cluster 1 --switch-cost 0s", "write NODESxDEVICES[:TYPE]"),
-        ("t.csv --policy fifo --switch-cost 0s", "--cluster"),
-        ("none.csv --policy fifo --cluster 1x1 --switch-cost 0s", "none.csv: "),
-        ("t.csv --policy fifo --cluster 1x1 --switch-cost 0s --table t.csv", "is no run"),
-    ] {
-        let said = door.exits(2, &format!("sim {arguments}"));
-        assert!(said.err.contains(message), "{arguments}: {}", said.err);
-        assert_eq!(
-            said.err.matches("No such file").count(),
-            usize::from(message == "none.csv: "),
-            "{}",
-            said.err
-        );
-    }
-    door.write("empty.csv", "name,submit_s,job,steps\n");
-    for command in [
-        "sim empty.csv --policy fifo --cluster 1x1 --switch-cost 0s",
-        "run empty.csv --policy fifo --device cpu:0",
-    ] {
-        let said = door.exits(4, command);
-        assert!(said.err.contains("empty.csv has no jobs"), "{}", said.err);
-    }
-    assert!(!door.path("runs").exists(), "nothing was begun");
-}
-
-#[test]
-fn what_is_to_be_measured_first_is_a_command_to_copy() {
-    let door = crate::door();
-    let lstm = "name,submit_s,job,steps\na,0,lstm@b8,100\nb,0,lstm@b8,100\n";
-    door.write("lstm.csv", lstm);
-    door.write("told.csv", &lstm.replace("steps", "steps,step_ns").replace("100", "100,7"));
-    door.write("three.csv", THREE);
-    let single = "the time of a step of lstm@b8@dp1 is not known; run `profile single lstm@b8@dp1 --out runs/alone` first";
-    let calibrate = "run `profile calibrate lstm@b8@dp1 --device cpu:0 --out machine.toml` first, and add --machine machine.toml";
-    for (arguments, message) in [
-        ("sim lstm.csv --policy fifo --cluster 1x1 --switch-cost 0s", single),
-        ("trace make lstm@b8 --jobs 2 --every 1s --length fixed:20s", single),
-        ("sim told.csv --policy fifo --device cpu:0", calibrate),
-        // None of its workloads can be measured.
-        (
-            "sim three.csv --policy fifo --cluster 1x1",
-            "the costs of switches are not known; add --switch-cost, such as --switch-cost 5s",
-        ),
-    ] {
-        let said = door.exits(2, arguments);
-        assert!(said.err.contains(message), "{arguments}: {}", said.err);
-        assert_eq!(said.err.lines().count(), 1, "{arguments}: {}", said.err);
-    }
-}
-
 #[test]
 fn the_sharing_mode_is_kept_in_the_run_and_shown_to_the_policy() {
     let door = crate::door();
@@ -487,119 +399,4 @@ fn the_sharing_mode_is_kept_in_the_run_and_shown_to_the_policy() {
     fs::write(&manifest, text).unwrap();
     let run = RunDir::open(&door.path("2")).unwrap();
     assert_eq!(run.manifest().unwrap().scheduling.unwrap().sharing, Sharing::TIME_SLICE);
-}
-
-fn core(number: u16) -> Device {
-    Device::Cpu(vec![number])
-}
-
-fn lstm_on(device: Device) -> Cell {
-    Cell {
-        name: format!("lstm@b8@dp1@on={device}"),
-        sharing: Sharing::Alone,
-        job: "lstm@b8@dp1".into(),
-        workload: "lstm".into(),
-        command: None,
-        all_reduce_bytes: None,
-        global_batch: Some(8),
-        plan: Some(Plan::default()),
-        devices: vec![device],
-        memory_estimate_bytes: None,
-        unsupported: None,
-    }
-}
-
-/// A run that measured `lstm@b8@dp1` alone on a core, ten batches per second, and slower by a quarter beside another job on the
-/// next core.
-pub(crate) fn measured(door: &Door, name: &str) {
-    measured_at(door, name, 80.0);
-}
-
-/// The same with another rate alone.
-pub(crate) fn measured_at(door: &Door, name: &str, samples_per_s: f64) {
-    let facts = |device| DeviceFacts {
-        device,
-        name: "CPU".into(),
-        memory_bytes: None,
-        peak_flops: Default::default(),
-        capabilities: Default::default(),
-        chip: Default::default(),
-        topology: Default::default(),
-    };
-    let members = [lstm_on(core(0)), lstm_on(core(1))];
-    let neighbours = Group {
-        name: "neighbours".into(),
-        sharing: Sharing::TIME_SLICE,
-        members: members.each_ref().map(|cell| cell.name.clone()).into(),
-        unsupported: None,
-    };
-    let beside = |seat: u32| Interference {
-        workload: "lstm".into(),
-        plan: Some(Plan::default()),
-        global_batch: Some(8),
-        device: format!("cpu:{seat}"),
-        sharing: Sharing::TIME_SLICE,
-        group: "neighbours".into(),
-        seat,
-        blocks: 3,
-        slowdown: Some(1.25),
-        slowdown_ci_lo: Some(1.2),
-        slowdown_ci_hi: Some(1.3),
-        ..Interference::default()
-    };
-    let run = RunDir::create(&door.path(name)).unwrap();
-    run.write_manifest(&Manifest {
-        format: FORMAT,
-        started_utc: "2026-11-22T00:00:00Z".into(),
-        command: vec!["profile".into()],
-        version: "0.1.0".into(),
-        git_revision: None,
-        seed: 1,
-        settings: Settings::default(),
-        folder: None,
-        machine: Machine::default(),
-        devices: [0, 1].map(core).map(facts).into(),
-        cells: members.into(),
-        groups: vec![neighbours],
-        scheduling: None,
-    })
-    .unwrap();
-    let mut summary: Summary = rows::from_json(
-        r#"{"run": "r", "job": "lstm@b8@dp1", "workload": "lstm", "plan": "dp1", "device": "cpu:0", "threads": 1,
-        "sharing": "alone", "global_batch": 8, "repeats": 3, "repeats_failed": 0, "warnings": "",
-        "step_ns_median": 99000000, "samples_per_s": 80.0, "status": "ok"}"#,
-    )
-    .unwrap();
-    summary.samples_per_s = Some(samples_per_s);
-    rows::write(&run.summary_path(), &[summary]).unwrap();
-    rows::write(&run.interference_path(), &[0, 1].map(beside)).unwrap();
-}
-
-#[test]
-fn what_was_measured_says_how_long_jobs_take_and_what_was_not_is_told() {
-    let door = crate::door();
-    measured(&door, "alone");
-    door.write("t.csv", "name,submit_s,job,steps\na,0,lstm@b8@dp1,100\n");
-    let found = totals(&door, "t.csv --policy fifo --cluster 1x1 --switch-cost 0s --table alone");
-    let jct_s = found[0].jct_ns_mean.unwrap() as f64 / 1e9;
-    assert!((jct_s - 10.0).abs() < 1e-6, "{jct_s}: the mean of steps counts, and not their median");
-
-    // As neighbours both are slower to the end, and on nodes of their own neither is.
-    door.write("t.csv", "name,submit_s,job,steps\na,0,lstm@b8@dp1,100\nb,0,lstm@b8@dp1,100\n");
-    for (nodes, expected) in [("1x2", 12.5), ("2x1", 10.0)] {
-        let arguments = format!("t.csv --policy fifo --cluster {nodes} --switch-cost 0s --table alone");
-        let jct_s = totals(&door, &arguments)[0].jct_ns_mean.unwrap() as f64 / 1e9;
-        assert!((jct_s - expected).abs() < 1e-6, "{nodes}: {jct_s}");
-    }
-
-    // A duration of 20 s is this number of its steps.
-    let made = door.exits(0, "trace make lstm@b8 --jobs 2 --every 1s --length fixed:20s --table alone");
-    assert_eq!(made.out.matches(",200,").count(), 2, "{}", made.out);
-
-    door.write("t.csv", "name,submit_s,job,steps\na,0,lstm@b16@dp1,100\n");
-    let arguments = "sim t.csv --policy fifo --cluster 1x1 --switch-cost 0s --table alone";
-    let said = door.exits(1, arguments);
-    let lacks = "jobs wait (1), and the policy starts none of them; a: the time of a step of lstm under dp1 on 1 device alone is not known; \
-         run `profile single lstm@b16@dp1 --out runs/more` first, and give --table runs/more as well";
-    assert!(said.err.contains(lacks), "a batch of 16 was not measured: {}", said.err);
 }
