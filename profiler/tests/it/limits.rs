@@ -25,8 +25,9 @@ fn a_file_that_becomes_too_large_is_an_error_with_a_remedy_and_tables_are_there(
     let message = "tiny/manifest.toml cannot be written: File too large (os error 27); the size of files is limited; raise `ulimit -f`";
     assert!(said.err.contains(message), "{}", said.err);
 
-    door.write("many", "i=0; while [ $i -lt 3000 ]; do echo step; i=$((i+1)); done\n");
-    let many = "single --device cpu:0 --repeats 1 --steps-regex ^step --out r -- sh many";
+    // A line has two bytes and the event of its step a hundred: the file of events is too large long before the log.
+    door.write("many", "while echo s; do sleep 0.01; done\n");
+    let many = "single --device cpu:0 --repeats 1 --steps-regex ^s --out r -- sh many";
     let (code, said) = after(&door, "ulimit -f 16", many);
     assert!(matches!(code, Some(1 | 5)), "{code:?}: {}", said.err);
     let [row] = &door.measurements("r")[..] else { panic!("a launch, a row") };
@@ -34,6 +35,17 @@ fn a_file_that_becomes_too_large_is_an_error_with_a_remedy_and_tables_are_there(
     let detail = row.err_detail.as_deref().unwrap_or_default();
     assert!(detail.contains("its steps cannot be written down: File too large (os error 27)"), "{detail}");
     assert_eq!(door.summaries("r").len(), 1);
+
+    let large = "single --device cpu:0 --repeats 1 --steps-regex ^s --out own -- head -c 100000 /dev/zero";
+    let (code, said) = after(&door, "ulimit -f 16", large);
+    assert_eq!(code, Some(1), "{}", said.err);
+    let [row] = &door.measurements("own")[..] else { panic!("a launch, a row") };
+    assert_eq!((row.status, row.err), (Status::Failed, Some(ErrorKind::Crashed)), "{row:?}");
+    let detail = row.err_detail.as_deref().unwrap_or_default();
+    assert!(
+        detail.contains("crashed by SIGXFSZ, as it wrote a larger file than `ulimit -f` allows"),
+        "{detail}"
+    );
     door.wait_until_nothing_is_left();
 }
 

@@ -87,9 +87,18 @@ pub(super) fn explains(fault: &Fault, known: &Fault) -> bool {
     fault.0 == ErrorKind::Stuck || known.0 == ErrorKind::Collective && fault.0 != ErrorKind::Collective
 }
 
-/// Whether the kernel sends this signal to a program for a fault of its own.
+/// Whether the kernel sends this signal to a program for a fault of its own, or because it exceeded a limit of its own.
 fn is_of_a_crash(signal: i32) -> bool {
-    let crashes = [Signal::SEGV, Signal::ABORT, Signal::BUS, Signal::FPE, Signal::ILL, Signal::SYS];
+    let crashes = [
+        Signal::SEGV,
+        Signal::ABORT,
+        Signal::BUS,
+        Signal::FPE,
+        Signal::ILL,
+        Signal::SYS,
+        Signal::XCPU,
+        Signal::XFSZ,
+    ];
     crashes.iter().any(|crash| crash.as_raw() == signal)
 }
 
@@ -106,6 +115,8 @@ fn name(signal: i32) -> String {
         Some(Signal::QUIT) => "SIGQUIT",
         Some(Signal::SEGV) => "SIGSEGV",
         Some(Signal::TERM) => "SIGTERM",
+        Some(Signal::XCPU) => "SIGXCPU, as it used more CPU time than `ulimit -t` allows",
+        Some(Signal::XFSZ) => "SIGXFSZ, as it wrote a larger file than `ulimit -f` allows",
         _ => return format!("signal {signal}"),
     };
     word.into()
@@ -228,6 +239,8 @@ mod tests {
             (exit(3), true, false, false, Some(ErrorKind::Crashed)),
             (exit(3), false, false, false, Some(ErrorKind::NoHello)),
             (killed(11), true, false, false, Some(ErrorKind::Crashed)),
+            (killed(Signal::XCPU.as_raw()), true, false, false, Some(ErrorKind::Crashed)),
+            (killed(Signal::XFSZ.as_raw()), true, false, false, Some(ErrorKind::Crashed)),
             (killed(15), true, false, false, Some(ErrorKind::Killed)),
             (killed(11), false, false, false, Some(ErrorKind::NoHello)),
             (killed(9), true, false, false, Some(ErrorKind::Killed)),
