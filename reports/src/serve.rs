@@ -1,6 +1,9 @@
-//! Shows runs while they go on: a server on the loopback interface, whose page is made again when the tables of the runs have changed.
+//! Shows runs while they go on: a server on the loopback interface, whose page is made again when the tables of the runs have changed,
+//! and whose metrics follow their raw files.
 
 mod connections;
+mod growth;
+mod metrics;
 
 use std::{
     fs,
@@ -22,14 +25,17 @@ use axum::{
 use schema::run_dir::RunDir;
 use tokio::net::TcpListener;
 
-use self::connections::{Bounds, answer};
+use self::{
+    connections::{Bounds, answer},
+    metrics::Metrics,
+};
 use crate::{
     page::{Links, page},
     report::{Report, runs_in},
 };
 
-/// A page is not made again before this many times the duration of making it have passed, so that the server takes little time from
-/// the jobs that are measured on the same machine.
+/// Neither the page nor the metrics are made again before this many times the duration of making them have passed, so that the server
+/// takes little time from the jobs that are measured on the same machine.
 const REST: u32 = 30;
 
 /// A browser has a few connections and sends a request at once.
@@ -40,10 +46,11 @@ const BOUNDS: Bounds = Bounds {
     connections: 64,
 };
 
-/// Runs, and the page that was made of them.
+/// Runs, the page that was made of them, and their metrics.
 pub struct Server {
     paths: Vec<PathBuf>,
     made: Mutex<Arc<Made>>,
+    metrics: Mutex<Metrics>,
 }
 
 struct Made {
@@ -63,7 +70,7 @@ impl Server {
         if let Err(why) = made.html {
             bail!(why);
         }
-        Ok(Server { paths, made: Mutex::new(Arc::new(made)) })
+        Ok(Server { paths, made: Mutex::new(Arc::new(made)), metrics: Mutex::default() })
     }
 
     /// Serves until `end`, which clients cannot delay, from a port of the loopback interface; 0 takes a free one. `ready` is called with the address.
@@ -83,6 +90,7 @@ impl Server {
         let app = Router::new()
             .route("/", get(show))
             .route("/state", get(state))
+            .route("/metrics", get(show_metrics))
             .with_state(Arc::new(self))
             .layer(middleware::from_fn_with_state(address.port(), only_from_here));
         answer(listener, app, BOUNDS, end).await;
@@ -160,6 +168,18 @@ async fn show(State(server): State<Arc<Server>>) -> Response {
 
 async fn state(State(server): State<Arc<Server>>) -> Response {
     respond(server, |state, _| state.to_owned().into_response()).await
+}
+
+async fn show_metrics(State(server): State<Arc<Server>>) -> Response {
+    let text = tokio::task::spawn_blocking(move || {
+        let mut metrics = server.metrics.lock().unwrap_or_else(PoisonError::into_inner);
+        metrics.renewed(&server.paths)
+    });
+    match text.await {
+        Ok(text) => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
+        Err(why) => (StatusCode::INTERNAL_SERVER_ERROR, format!("the metrics could not be made: {why}"))
+            .into_response(),
+    }
 }
 
 /// The answer that `with` makes of the state and the page. Making a page reads files and draws, which must not hold up the answers to

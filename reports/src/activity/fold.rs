@@ -30,6 +30,7 @@ impl Fold {
     pub(super) fn add(&mut self, turn: Turn) {
         let at = turn.at_ns.0.max(self.done.until_ns);
         self.done.until_ns = at;
+        self.done.turns += 1;
         turn.events.into_iter().for_each(|event| self.happened(at, event));
         turn.actions.into_iter().for_each(|action| self.ordered(at, action));
     }

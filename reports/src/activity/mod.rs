@@ -2,6 +2,7 @@
 
 mod counts;
 mod fold;
+mod states;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -13,8 +14,8 @@ use schema::{
     rows::ErrorKind,
 };
 
-pub use self::counts::steps_of;
 use self::fold::Fold;
+pub use self::{counts::steps_of, states::JobState};
 use crate::chart::SpanKind;
 
 /// The stays of jobs on devices, and the rest of a journal up to its last complete turn. The run may still go on.
@@ -25,6 +26,7 @@ pub struct Activity {
     pub losses: Vec<Loss>,
     /// In order of their begins.
     pub waits: Vec<Wait>,
+    pub turns: u64,
     /// The time of the last turn.
     pub until_ns: u64,
     /// Why the journal could not be read further.

@@ -241,6 +241,56 @@ fn counts_change_where_intervals_begin_and_end() {
 }
 
 #[test]
+fn the_last_turn_says_what_each_job_does() {
+    let [a, b, c] = [JobId(0), JobId(1), JobId(2)];
+    let start = |job: JobId| Action::Start { job, devices: vec![DeviceId(job.0)], cpus: None, plan: None };
+    let runs = |job| Happened::Settled { job, now: Settled::Running, steps: 0 };
+    let failed =
+        Happened::Failed { job: a, steps: 0, kind: schema::rows::ErrorKind::Crashed, detail: String::new() };
+    let stopped = Happened::Settled { job: b, now: Settled::Stopped, steps: 1 };
+    let paused = Happened::Settled { job: b, now: Settled::Paused, steps: 1 };
+    let turns = turns(vec![
+        (1, vec![Happened::Arrived { job: a }], vec![start(a)]),
+        (2, vec![Happened::Arrived { job: b }, Happened::Arrived { job: c }, runs(a)], vec![start(b)]),
+        (3, vec![failed, runs(b)], vec![Action::Pause { job: b }]),
+        (4, vec![paused], vec![start(a)]),
+        (5, vec![runs(a)], vec![Action::Stop { job: b, checkpoint: true }]),
+        (6, vec![stopped], vec![Action::End { job: c }, Action::Stop { job: a, checkpoint: true }]),
+        (7, vec![Happened::Settled { job: a, now: Settled::Stopped, steps: 1 }], vec![start(b)]),
+        (8, vec![runs(b), Happened::Finished { job: b, steps: 2 }], vec![]),
+    ]);
+    use JobState::{EndedByPolicy, Failed, Finished, Paused, Running, Switching, Waiting};
+    let expected: [&[JobState]; 8] = [
+        &[Switching],
+        &[Running, Switching, Waiting],
+        &[Failed, Switching, Waiting],
+        &[Switching, Paused, Waiting],
+        &[Running, Switching, Waiting],
+        &[Switching, Waiting, EndedByPolicy],
+        &[Waiting, Switching, EndedByPolicy],
+        &[Waiting, Finished, EndedByPolicy],
+    ];
+    for (number, expected) in expected.into_iter().enumerate() {
+        let activity = folded(&turns[..=number]);
+        let states = activity.states();
+        let states: Vec<JobState> = (0..states.len() as u32).map(|job| states[&JobId(job)]).collect();
+        assert_eq!(states, expected, "after turn {number}");
+        assert_eq!(activity.turns, number as u64 + 1);
+    }
+}
+
+#[test]
+fn the_states_of_recorded_jobs_are_their_outcomes() {
+    for run in recorded() {
+        let states = run.activity().expect("it has a journal").states();
+        assert_eq!(states.len(), run.outcomes.len(), "{}", run.name);
+        for row in &run.outcomes {
+            assert_eq!(row.status == schema::rows::Status::Ok, states[&row.job] == JobState::Finished);
+        }
+    }
+}
+
+#[test]
 fn a_torn_journal_is_read_up_to_its_last_line() {
     let folder = tempfile::tempdir().expect("a folder can be made");
     let path = folder.path().join("decisions.jsonl");

@@ -14,7 +14,8 @@ const NICEST: i32 = 19;
 /// Show runs while they go on, in a browser on this machine.
 ///
 /// The page is that of `report RUN...`, made again when the tables of a run have changed. Only programs on this machine can read it
-/// (the loopback interface), and it loads nothing from elsewhere. Ctrl-C ends the server, and not the run.
+/// (the loopback interface), and it loads nothing from elsewhere. Ctrl-C ends the server, and not the run. Prometheus can scrape steps,
+/// step times, memory, the queue and turns at `/metrics`.
 ///
 /// The server runs at the lowest priority, and rests for 30 times the time that making a page took. On a machine whose cores are
 /// measured, it still takes some of them: a run says so by the warning `foreign`.
