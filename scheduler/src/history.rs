@@ -63,7 +63,7 @@ fn of_trace(trace: &Trace, catalog: &Catalog) -> Result<Vec<PastJob>, RowError> 
             user: asked.user,
             vc: asked.virtual_cluster,
             recurring_job: asked.recurring_job,
-            duration_ns: length.ok_or_else(|| trace.refuse(number, "step_ns", message))?,
+            duration_ns: length.ok_or_else(|| trace.line(number).refuse("step_ns", message))?,
         })
     };
     asked.into_iter().enumerate().map(past).collect()

@@ -1,7 +1,7 @@
 //! The inputs of a run of the scheduler: the jobs of a trace, checked against the catalog and the cluster, and the tables of
 //! measured times.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use jobs::{
@@ -14,7 +14,7 @@ use schema::{
     plan::Plan,
     rows::{self, RowError},
     run_dir::RunDir,
-    trace::{Trace, TraceRow},
+    trace::{Trace, TraceLine, TraceRow},
     units::Nanos,
 };
 
@@ -31,64 +31,89 @@ pub enum Purpose {
     Simulate,
 }
 
-/// The jobs of a trace, in its order. `most_devices` is the largest number of devices of one type in the cluster.
+/// Reads the jobs of a trace, in its order. `most_devices` is the largest number of devices of one type in the cluster.
 ///
 /// # Errors
-/// Fails at the first line with an unknown workload, a plan that the workload does not support, a plan for another number of
-/// devices, a number of devices that its bounds exclude, or more devices than `most_devices`. An elastic job may ask for more devices than there are.
+/// Fails at the first line that no trace may have, or that this cluster and catalog do not: with an unknown workload, a plan that the
+/// workload does not support, a plan for another number of devices, a number of devices that its bounds exclude, or more devices than
+/// `most_devices`. An elastic job may ask for more devices than there are.
+pub fn read_jobs(
+    trace: &Path,
+    catalog: &Catalog,
+    purpose: Purpose,
+    most_devices: u32,
+) -> Result<Vec<JobRequest>, RowError> {
+    let mut jobs = Vec::new();
+    Trace::read_each(trace, |row, at| {
+        jobs.push(job(row, JobId(jobs.len() as u32), at, (catalog, purpose, most_devices))?);
+        Ok(())
+    })?;
+    Ok(jobs)
+}
+
+/// The jobs of a trace that was read, as [`read_jobs`] makes them.
+///
+/// # Errors
+/// See [`read_jobs`].
 pub fn jobs(
     trace: &Trace,
     catalog: &Catalog,
     purpose: Purpose,
     most_devices: u32,
 ) -> Result<Vec<JobRequest>, RowError> {
-    let asked = |(number, row): (usize, &TraceRow)| {
-        let refuse = |(column, message): (&str, String)| trace.refuse(number, column, message);
-        let (what, plan) = what(row, catalog, purpose).map_err(refuse)?;
-        let devices = row.devices.or(plan.map(|plan| plan.ranks())).unwrap_or(1);
-        if devices > most_devices && !row.elastic {
-            let column = if row.devices.is_some() { "devices" } else { "job" };
-            let message =
-                format!("asks for {devices} devices, and the cluster has {most_devices} of one type");
-            return Err(refuse((column, message)));
-        }
-        if let Some(problem) = row.out_of_bounds(devices) {
-            return Err(refuse(problem));
-        }
-        let steps_regex = row.steps_regex.as_deref().map(cells::steps_regex).transpose();
-        let steps_regex = steps_regex.map_err(|why| refuse(("steps_regex", why)))?;
-        let takes_no_checkpoint = takes_no_checkpoint(&what);
-        let pausing = pausing(&what, steps_regex.is_some());
-        Ok(JobRequest {
-            id: JobId(number as u32),
-            name: row.name.clone(),
-            arrival: Nanos::from_secs_f64(row.submit_s),
-            what,
-            plan,
-            devices,
-            device_type: row.device_type.clone(),
-            cpus: row.cpus,
-            elastic: row.elastic,
-            min_devices: row.min_devices,
-            max_devices: row.max_devices,
-            steps: row.steps,
-            steps_regex,
-            takes_no_checkpoint,
-            pausing,
-            user: row.user.clone(),
-            virtual_cluster: row.vc.clone(),
-            class: row.class,
-            priority: row.priority,
-            weight: row.weight.unwrap_or(1),
-            recurring_job: row.recurring_job.clone(),
-            submitted_at: row.submitted_at(),
-            search: row.search.clone(),
-            learning_rate: row.learning_rate,
-            loss_curve: row.loss_curve,
-            step_ns: row.step_ns,
-        })
-    };
-    trace.rows.iter().enumerate().map(asked).collect()
+    let limits = (catalog, purpose, most_devices);
+    let rows = trace.rows.iter().enumerate();
+    rows.map(|(number, row)| job(row.clone(), JobId(number as u32), trace.line(number), limits)).collect()
+}
+
+/// The job of a line.
+fn job(
+    row: TraceRow,
+    id: JobId,
+    at: TraceLine<'_>,
+    (catalog, purpose, most_devices): (&Catalog, Purpose, u32),
+) -> Result<JobRequest, RowError> {
+    let refuse = |(column, message): (&str, String)| at.refuse(column, message);
+    let (what, plan) = what(&row, catalog, purpose).map_err(refuse)?;
+    let devices = row.devices.or(plan.map(|plan| plan.ranks())).unwrap_or(1);
+    if devices > most_devices && !row.elastic {
+        let column = if row.devices.is_some() { "devices" } else { "job" };
+        let message = format!("asks for {devices} devices, and the cluster has {most_devices} of one type");
+        return Err(refuse((column, message)));
+    }
+    if let Some(problem) = row.out_of_bounds(devices) {
+        return Err(refuse(problem));
+    }
+    let steps_regex = row.steps_regex.as_deref().map(cells::steps_regex).transpose();
+    let steps_regex = steps_regex.map_err(|why| refuse(("steps_regex", why)))?;
+    Ok(JobRequest {
+        id,
+        arrival: Nanos::from_secs_f64(row.submit_s),
+        takes_no_checkpoint: takes_no_checkpoint(&what),
+        pausing: pausing(&what, steps_regex.is_some()),
+        what,
+        plan,
+        devices,
+        cpus: row.cpus,
+        elastic: row.elastic,
+        min_devices: row.min_devices,
+        max_devices: row.max_devices,
+        steps: row.steps,
+        steps_regex,
+        class: row.class,
+        priority: row.priority,
+        weight: row.weight.unwrap_or(1),
+        submitted_at: row.submitted_at(),
+        learning_rate: row.learning_rate,
+        loss_curve: row.loss_curve,
+        step_ns: row.step_ns,
+        name: row.name,
+        device_type: row.device_type,
+        user: row.user,
+        virtual_cluster: row.vc,
+        recurring_job: row.recurring_job,
+        search: row.search,
+    })
 }
 
 /// The payload and the plan of a line, or the name of the invalid column and the error.
@@ -167,8 +192,6 @@ pub fn table(runs: &[PathBuf]) -> anyhow::Result<Table> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     fn read(rows: &str, purpose: Purpose, most_devices: u32) -> Result<Vec<JobRequest>, RowError> {

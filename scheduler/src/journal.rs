@@ -35,6 +35,19 @@ impl Decisions {
     pub fn open(path: &Path) -> Result<Decisions, RowError> {
         TurnWriter::open(path).map(Decisions)
     }
+
+    /// Writes turns in blocks, because a simulation has a million and nobody follows them.
+    pub fn in_blocks(self) -> Decisions {
+        Decisions(self.0.in_blocks())
+    }
+
+    /// Writes the turns that are not on file yet.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be written.
+    pub fn finish(&mut self) -> Result<(), RowError> {
+        self.0.finish()
+    }
 }
 
 impl Journal for Decisions {

@@ -123,6 +123,12 @@ fn some_jobs(inputs: &RunInputs, trace: &Path) -> anyhow::Result<()> {
 fn recorded(path: &Path) -> anyhow::Result<(RunInputs, Vec<Turn>)> {
     let run = RunDir::open(path)?;
     let inputs = RunInputs::read(&run)?;
+    if !run.decisions_path().is_file() {
+        let remedy = "simulate its trace again with --journal, or name a run that has one";
+        return Err(
+            Exit::NothingMatched.because(format!("{} has no decisions.jsonl; {remedy}", path.display()))
+        );
+    }
     let turns = decision::read(&run.decisions_path())?;
     match turns.is_empty() {
         true => Err(Exit::NothingMatched.because(format!("{} has no decisions yet", path.display()))),

@@ -31,7 +31,6 @@ use schema::{
     rows::{self, DrawnTotals, Outcome, Status},
     run_dir::RunDir,
     sharing::Sharing,
-    trace::Trace,
     units::Nanos,
 };
 
@@ -192,7 +191,7 @@ fn manifest(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<(Manifest
     let catalog = Catalog::open(&args.run.catalog)?;
     let pool = pool::resolve(&args.run.device, None)?;
     pool::check_memory(args.run.memory, pool.iter())?;
-    let jobs = inputs::jobs(&Trace::read(trace)?, &catalog, Purpose::Run, pool.len() as u32)?;
+    let jobs = inputs::read_jobs(trace, &catalog, Purpose::Run, pool.len() as u32)?;
     let heartbeat = args.run.heartbeat.unwrap_or(HEARTBEAT);
     let settings = Settings { heartbeat_s: Some(heartbeat.as_secs_f64()), ..args.run.settings() };
     let mut estimates = Estimates::new(&settings, args.run.seed);

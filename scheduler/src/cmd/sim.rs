@@ -43,6 +43,9 @@ use crate::{
     sources::{Source, Sources},
 };
 
+/// The journal of a million jobs has half a gigabyte, and takes a third of the time of their simulation.
+const MOST_JOBS_OF_A_JOURNAL: usize = 100_000;
+
 /// Simulate a trace under one policy or several.
 ///
 /// The step times of jobs come from the tables of --table: alone, packed, and next to other jobs on a node. For a job that is in no
@@ -56,7 +59,8 @@ use crate::{
 /// The table has totals over jobs: `first 100 steps` is the average time from arrival until a job has done 100 steps, `preemptions` are stops
 /// and pauses, `migrations` are starts after a stop on other devices, and `a decision` is the average time in which the policy decided.
 ///
-/// With --out, each policy has a run of its own: outcomes.csv with one row for each job, and decisions.jsonl, for `sched replay`.
+/// With --out, each policy has a run of its own: outcomes.csv with one row for each job, and decisions.jsonl, for `sched replay`. Of more
+/// than 100,000 jobs, it has decisions.jsonl with --journal alone.
 ///
 /// Example: `sched sim trace.csv --policy fifo,srtf,tiresias:60s --cluster 1x4 --switch-cost 5s --out runs/sim`
 ///
@@ -118,6 +122,9 @@ pub(super) struct Args {
     /// Directory for the run; with several policies, for a folder named after each.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Write decisions.jsonl of more than 100,000 jobs, too.
+    #[arg(long, requires = "out")]
+    journal: bool,
     /// Print the table as JSON.
     #[arg(long)]
     json: bool,
@@ -178,6 +185,18 @@ impl Args {
         self.truth.iter().for_each(|source| drop(sources.of(source)));
         sources
     }
+
+    /// The journal of a run of this many jobs, if it has one.
+    fn decisions(&self, run: &RunDir, jobs: usize) -> anyhow::Result<Option<Decisions>> {
+        if jobs > MOST_JOBS_OF_A_JOURNAL && !self.journal {
+            output::note(format_args!(
+                "no journal: {jobs} jobs are more than {MOST_JOBS_OF_A_JOURNAL}; `sched replay` and `sched explain` need one, which \
+                 --journal writes"
+            ));
+            return Ok(None);
+        }
+        Ok(Some(Decisions::open(&run.decisions_path())?.in_blocks()))
+    }
 }
 
 fn manifest(args: &Args, policy: &str, sources: &mut Sources) -> anyhow::Result<Manifest> {
@@ -230,23 +249,29 @@ fn simulate(
 ) -> anyhow::Result<(Totals, bool)> {
     let observed = Observed::from_now();
     let run = out.map(RunDir::create).transpose()?;
-    let mut journal: Box<dyn Journal> = match &run {
-        None => Box::new(Unrecorded),
-        Some(run) => {
-            online::keep_inputs(run, files)?;
-            run.write_manifest(&inputs.manifest)?;
-            Box::new(Decisions::open(&run.decisions_path())?)
-        }
+    let mut decisions = None;
+    if let Some(run) = &run {
+        online::keep_inputs(run, files)?;
+        run.write_manifest(&inputs.manifest)?;
+        decisions = args.decisions(run, inputs.asked.len())?;
+    }
+    let mut unrecorded = Unrecorded;
+    let journal: &mut dyn Journal = match &mut decisions {
+        Some(decisions) => decisions,
+        None => &mut unrecorded,
     };
-    let mut progress = Progress::new(&mut *journal, inputs);
+    let mut progress = Progress::new(journal, inputs);
     let mut refusal = FirstRefusal::new(&mut progress);
-    let Simulated { outcomes, ended, decision_times } = online::simulate(inputs, &mut refusal, consent)?;
+    let simulated = online::simulate(inputs, &mut refusal, consent);
+    let refused = refusal.told();
+    decisions.map_or(Ok(()), |mut decisions| decisions.finish())?;
+    let Simulated { outcomes, ended, decision_times } = simulated?;
     let draws = args.rules.draws.filter(|_| ended.is_ok());
     let draws = draws.map(|count| Draws::new(inputs, count, consent)).transpose()?.unwrap_or_default();
     let is_whole = match ended {
         Ok(()) => true,
         Err(error @ ClusterError::Stuck { .. }) => {
-            output::note(format_args!("error: {error}{}{}", refusal.told(), inputs.measure_first()));
+            output::note(format_args!("error: {error}{refused}{}", inputs.measure_first()));
             false
         }
         Err(error) => return Err(error.into()),

@@ -133,6 +133,9 @@ pub(super) fn simulate_with(
     let mut sim = Sim::new(&inputs.topology, &inputs.asked, truth, costs, settings)?.on_course(chance.course);
     let mut policy = Timed::new(policy::build(&scheduling.policy, consent)?);
     let mut engine = inputs.engine();
-    let ended = engine::run(&mut engine, &mut sim, &mut policy, journal).map(drop);
-    Ok(Simulated { outcomes: engine.outcomes(), ended, decision_times: policy.times() })
+    let (outcomes, ended) = match engine::run(&mut engine, &mut sim, &mut policy, journal) {
+        Ok(outcomes) => (outcomes, Ok(())),
+        Err(error) => (engine.outcomes(), Err(error)),
+    };
+    Ok(Simulated { outcomes, ended, decision_times: policy.times() })
 }

@@ -19,7 +19,6 @@ use schema::{
     plan::Plan,
     run_dir::RunDir,
     suspension::Suspension,
-    trace::Trace,
 };
 
 use super::{cluster_memory::ClusterMemory, true_plans};
@@ -78,7 +77,7 @@ impl RunInputs {
         simulated.map_or(Ok(()), |of| check_size(&of.nodes))?;
         let topology = cluster(&manifest);
         let purpose = if simulated.is_some() { Purpose::Simulate } else { Purpose::Run };
-        let asked = inputs::jobs(&Trace::read(trace)?, &catalog, purpose, topology.most_of_a_type())?;
+        let asked = inputs::read_jobs(trace, &catalog, purpose, topology.most_of_a_type())?;
         let named = manifest.scheduling.as_ref().and_then(Named::recorded);
         let suspension = manifest.scheduling.as_ref().map(|of| of.suspension).unwrap_or_default();
         let costs = costs(machine, named, suspension)?;

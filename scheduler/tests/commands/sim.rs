@@ -1,5 +1,6 @@
 //! Simulated runs by the program, and their replay.
 
+mod large;
 mod refused;
 mod tables;
 

@@ -225,6 +225,14 @@ pub struct Trace {
     lines: Vec<u64>,
 }
 
+/// A line of a trace.
+#[derive(Clone, Copy, Debug)]
+pub struct TraceLine<'a> {
+    file: &'a Path,
+    /// Counted from 1 with the header.
+    line: u64,
+}
+
 impl Trace {
     /// # Errors
     /// The first invalid line, with its column and a remedy. One wrong line makes the whole trace invalid.
@@ -237,61 +245,103 @@ impl Trace {
     /// # Errors
     /// See [`Trace::read`].
     pub fn parse(file: &Path, text: &[u8]) -> Result<Trace, RowError> {
-        let mut records = Records::new(file, text)?;
         let mut trace = Trace { rows: Vec::new(), file: file.into(), lines: Vec::new() };
-        if records.header().is_empty() || records.header().iter().all(str::is_empty) {
-            return Err(RowError::Row { file: file.into(), line: 1, message: "there is no header".into() });
-        }
-        while records.advance()? {
-            let line = records.line();
-            if let Some((column, message)) = hexadecimal(records.header(), records.record()) {
-                return Err(RowError::Field { file: file.into(), line, column: column.into(), message });
-            }
-            trace.rows.push(records.row().map_err(|error| records.refuse(misspelled(&records, error)))?);
-            trace.lines.push(line);
-        }
-        if let Some(&line) = trace.lines.last()
-            && !text.ends_with(b"\n")
-        {
-            // A number without its last digits would still be a number.
-            let column = records.header().iter().next_back().unwrap_or_default().to_owned();
-            let message = "the file ends within this line, which may be torn; complete it with a line break";
-            return Err(RowError::Field { file: file.into(), line, column, message: message.into() });
-        }
-        trace.check()?;
+        Trace::parse_each(file, text, |row, at| {
+            trace.rows.push(row);
+            trace.lines.push(at.line);
+            Ok(())
+        })?;
         Ok(trace)
     }
 
+    /// Passes on each row of a trace with its line, so that the rows are never in memory as a whole.
+    ///
+    /// # Errors
+    /// See [`Trace::read`], and the first error of `visit`. The rows before the error have been visited.
+    pub fn read_each(
+        path: &Path,
+        visit: impl FnMut(TraceRow, TraceLine<'_>) -> Result<(), RowError>,
+    ) -> Result<(), RowError> {
+        Trace::parse_each(path, &lines::read(path)?, visit)
+    }
+
+    /// As [`Trace::read_each`], for the text that is, or will be, in `file`.
+    ///
+    /// # Errors
+    /// See [`Trace::read_each`].
+    pub fn parse_each(
+        file: &Path,
+        text: &[u8],
+        mut visit: impl FnMut(TraceRow, TraceLine<'_>) -> Result<(), RowError>,
+    ) -> Result<(), RowError> {
+        let mut records = Records::new(file, text)?;
+        if records.header().is_empty() || records.header().iter().all(str::is_empty) {
+            return Err(RowError::Row { file: file.into(), line: 1, message: "there is no header".into() });
+        }
+        let mut order = Order::default();
+        let mut last = None;
+        while records.advance()? {
+            let at = TraceLine { file, line: records.line() };
+            if let Some((column, message)) = hexadecimal(records.header(), records.record()) {
+                return Err(at.refuse(column, message));
+            }
+            let row: TraceRow = records.row().map_err(|error| records.refuse(misspelled(&records, error)))?;
+            let problem = row.problem().or_else(|| order.problem(&row, at.line));
+            if let Some((column, message)) = problem {
+                return Err(at.refuse(column, message));
+            }
+            visit(row, at)?;
+            last = Some(at);
+        }
+        match last {
+            Some(at) if !text.ends_with(b"\n") => {
+                // A number without its last digits would still be a number.
+                let column = records.header().iter().next_back().unwrap_or_default();
+                let message =
+                    "the file ends within this line, which may be torn; complete it with a line break";
+                Err(at.refuse(column, message))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The line of a row.
+    pub fn line(&self, row: usize) -> TraceLine<'_> {
+        TraceLine { file: &self.file, line: self.lines[row] }
+    }
+}
+
+impl TraceLine<'_> {
     /// The error for an invalid row, in the format of this module's errors.
-    pub fn refuse(&self, row: usize, column: &str, message: impl Into<String>) -> RowError {
+    pub fn refuse(self, column: &str, message: impl Into<String>) -> RowError {
         RowError::Field {
-            file: self.file.clone(),
-            line: self.lines[row],
+            file: self.file.into(),
+            line: self.line,
             column: column.into(),
             message: message.into(),
         }
     }
+}
 
-    fn check(&self) -> Result<(), RowError> {
-        let mut lines: HashMap<&str, u64> = HashMap::with_capacity(self.rows.len());
-        let mut before = 0.0;
-        for (number, row) in self.rows.iter().enumerate() {
-            if let Some((column, message)) = row.problem() {
-                return Err(self.refuse(number, column, message));
-            }
-            if let Some(first) = lines.insert(&row.name, self.lines[number]) {
-                let message =
-                    format!("'{}' stands in line {first} already; rename one of them", shown(&row.name));
-                return Err(self.refuse(number, "name", message));
-            }
-            if row.submit_s < before {
-                let message =
-                    format!("{} is before {before}, the line above; sort the lines by it", row.submit_s);
-                return Err(self.refuse(number, "submit_s", message));
-            }
-            before = row.submit_s;
+/// What a row is compared with: the rows before it.
+#[derive(Default)]
+struct Order {
+    /// The line of each name.
+    lines: HashMap<String, u64>,
+    submit_s: f64,
+}
+
+impl Order {
+    /// The invalid column and the reason. The row counts from then on.
+    fn problem(&mut self, row: &TraceRow, line: u64) -> Option<(&'static str, String)> {
+        if let Some(first) = self.lines.insert(row.name.clone(), line) {
+            let message =
+                format!("'{}' stands in line {first} already; rename one of them", shown(&row.name));
+            return Some(("name", message));
         }
-        Ok(())
+        let before = std::mem::replace(&mut self.submit_s, row.submit_s);
+        let message = || format!("{} is before {before}, the line above; sort the lines by it", row.submit_s);
+        (row.submit_s < before).then(|| ("submit_s", message()))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{self, BufRead as _, BufReader, Read as _},
+    io::{BufRead as _, BufReader, Read as _},
     path::{Path, PathBuf},
 };
 
@@ -14,11 +14,17 @@ use crate::{
     units::Nanos,
 };
 
-/// Appends turns. Each is on file when `write` returns, so that it survives the process that wrote it.
+/// The size of the blocks of [`TurnWriter::in_blocks`].
+const BLOCK_BYTES: usize = 1 << 20;
+
+/// Appends turns. Each is on file when `write` returns, so that it survives the process that wrote it, unless they are written in blocks.
 pub struct TurnWriter {
     file: LineFile,
     path: PathBuf,
-    line: Vec<u8>,
+    /// Turns that are not on file yet, and where each of them ends.
+    lines: Vec<u8>,
+    ends: Vec<usize>,
+    block_bytes: usize,
 }
 
 impl TurnWriter {
@@ -28,21 +34,35 @@ impl TurnWriter {
     /// The file cannot be opened or read.
     pub fn open(path: &Path) -> Result<TurnWriter, RowError> {
         let (file, _) = LineFile::open(path).map_err(|cause| RowError::Write { file: path.into(), cause })?;
-        Ok(TurnWriter { file, path: path.into(), line: Vec::with_capacity(512) })
+        let lines = Vec::with_capacity(512);
+        Ok(TurnWriter { file, path: path.into(), lines, ends: Vec::new(), block_bytes: 0 })
+    }
+
+    /// Writes a megabyte of turns at once, for a journal that nobody needs before its end. [`TurnWriter::finish`] writes the last.
+    pub fn in_blocks(self) -> TurnWriter {
+        TurnWriter { block_bytes: BLOCK_BYTES, ..self }
     }
 
     /// # Errors
     /// The file cannot be written.
     pub fn write(&mut self, turn: &Turn) -> Result<(), RowError> {
-        self.append(turn).map_err(|cause| RowError::Write { file: self.path.clone(), cause })
+        let append = |cause| RowError::Write { file: self.path.clone(), cause };
+        serde_json::to_writer(&mut self.lines, turn).map_err(|error| append(error.into()))?;
+        self.lines.push(b'\n');
+        self.ends.push(self.lines.len());
+        if self.lines.len() < self.block_bytes { Ok(()) } else { self.finish() }
     }
 
-    fn append(&mut self, turn: &Turn) -> io::Result<()> {
-        self.line.clear();
-        serde_json::to_writer(&mut self.line, turn)?;
-        self.line.push(b'\n');
-        // One write per line, so that a concurrent reader sees the whole line or an incomplete tail.
-        self.file.append(&self.line, &[self.line.len()])
+    /// Writes the turns that are not on file yet.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn finish(&mut self) -> Result<(), RowError> {
+        // One write, so that a concurrent reader sees whole lines or an incomplete tail.
+        let written = self.file.append(&self.lines, &self.ends);
+        self.lines.clear();
+        self.ends.clear();
+        written.map_err(|cause| RowError::Write { file: self.path.clone(), cause })
     }
 }
 
@@ -190,6 +210,12 @@ mod tests {
             }
             prop_assert_eq!(read(&path).unwrap(), turns.clone());
             let whole = std::fs::read(&path).unwrap();
+            let at_once = folder.path().join("at-once.jsonl");
+            let mut writer = TurnWriter::open(&at_once).unwrap().in_blocks();
+            turns.iter().for_each(|turn| writer.write(turn).unwrap());
+            prop_assert_eq!(std::fs::read(&at_once).unwrap(), b"");
+            writer.finish().unwrap();
+            prop_assert_eq!(&std::fs::read(&at_once).unwrap(), &whole);
             let line = serde_json::to_vec(turns.last().unwrap_or(&example(0))).unwrap();
             std::fs::write(&path, [&whole[..], &line[..torn]].concat()).unwrap();
             prop_assert_eq!(read(&path).unwrap(), turns);

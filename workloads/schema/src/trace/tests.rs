@@ -14,7 +14,7 @@ fn a_trace_of_few_columns_has_defaults_for_the_others() {
     assert_eq!((a.devices(), b.devices(), b.submit_s), (2, 1, 1.5));
     assert_eq!((a.class, a.elastic, a.user.as_str(), a.step_ns), (Class::Guaranteed, false, "", None));
     assert_eq!((a.priority, a.cpus, a.min_devices, a.submitted_at()), (0, None, None, None));
-    let error = trace.refuse(1, "job", "there is no workload 'resnet18-mini'").to_string();
+    let error = trace.line(1).refuse("job", "there is no workload 'resnet18-mini'").to_string();
     assert_eq!(error, "jobs.csv: line 4: column 'job': there is no workload 'resnet18-mini'");
     let empty = "name,submit_s,command,elastic,class\nc,0,\"python train.py --x 'a b'\",,\n";
     let row = &parse(empty).unwrap().rows[0];
