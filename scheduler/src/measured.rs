@@ -110,24 +110,28 @@ fn joined(found: Vec<Found>, device_type: Option<&str>) -> anyhow::Result<Measur
     let types: BTreeSet<&str> =
         found.iter().flat_map(|source| &source.rows).map(|row| row.device_type.as_str()).collect();
     let names = || types.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ");
+    let paths =
+        || found.iter().map(|source| source.path.display().to_string()).collect::<Vec<_>>().join(", ");
     let device_type = match (device_type, types.len()) {
         (_, 0) => {
-            let paths: Vec<String> = found.iter().map(|source| source.path.display().to_string()).collect();
             let reasons: BTreeSet<&str> =
                 found.iter().flat_map(|source| source.left_out.keys().copied()).collect();
             let reasons: Vec<&str> = reasons.into_iter().collect();
             let why = if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join("; ")) };
-            return Err(Exit::NothingMatched
-                .because(format!("{} has no step time of a job alone{why}", paths.join(", "))));
+            return Err(
+                Exit::NothingMatched.because(format!("{} has no step time of a job alone{why}", paths()))
+            );
         }
         (Some(name), _) if types.contains(name) => name.to_owned(),
         (Some(name), _) => {
-            let message = format!("no row is of a device of type '{name}'; rows are of {}", names());
+            let message =
+                format!("{}: no row is of a device of type '{name}'; rows are of {}", paths(), names());
             return Err(Exit::NothingMatched.because(message));
         }
         (None, 1) => types.first().copied().unwrap_or_default().to_owned(),
         (None, _) => anyhow::bail!(
-            "rows are of devices of several types, and a model is of one: {}; name one with --device-type",
+            "{}: rows are of devices of several types, and a model is of one: {}; name one with --device-type",
+            paths(),
             names()
         ),
     };

@@ -88,6 +88,24 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    /// Checks the settings.
+    ///
+    /// # Errors
+    /// Fails if the noise is no standard deviation, and if an interval is 0.
+    pub fn check(&self) -> anyhow::Result<()> {
+        let Settings { noise, progress_every, checkpoint_every, .. } = self;
+        ensure!(
+            noise.is_finite() && *noise >= 0.0,
+            "the noise is {noise}; write a standard deviation of 0 or more, such as 0.02"
+        );
+        for (what, every) in [("progress reports", progress_every), ("checkpoints", checkpoint_every)] {
+            ensure!(*every != Some(Nanos::ZERO), "the interval of {what} is 0; write a time above 0");
+        }
+        Ok(())
+    }
+}
+
 /// A cluster with virtual time and virtual devices.
 pub struct Sim<'a> {
     topology: &'a Topology,
@@ -161,14 +179,7 @@ impl<'a> Sim<'a> {
     }
 
     fn check(&self) -> anyhow::Result<()> {
-        let Settings { noise, progress_every, checkpoint_every, .. } = &self.settings;
-        ensure!(
-            noise.is_finite() && *noise >= 0.0,
-            "the noise is {noise}; write a standard deviation of 0 or more, such as 0.02"
-        );
-        for (what, every) in [("progress reports", progress_every), ("checkpoints", checkpoint_every)] {
-            ensure!(*every != Some(Nanos::ZERO), "the interval of {what} is 0; write a time above 0");
-        }
+        self.settings.check()?;
         for (asked, number) in self.asked.iter().zip(0..) {
             let name = &asked.name;
             ensure!(
@@ -238,7 +249,10 @@ impl<'a> Sim<'a> {
             let Some((at, _)) = first.filter(|(at, _)| until.is_none_or(|until| *at <= until)) else {
                 return Ok(None);
             };
-            ensure!(at < LONGEST, "jobs have not ended after 100 simulated years");
+            ensure!(
+                at < LONGEST,
+                "jobs have not ended after 100 simulated years; check their arrivals, steps and step times"
+            );
             self.now = self.now.max(at);
             if first == arrival {
                 self.arrived += 1;

@@ -50,7 +50,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         .get(..=turn as usize)
         .with_context(|| format!("{} has turns 0 to {last}; there is no turn {turn}", args.run.display()))?;
     let job = inputs.asked.iter().find(|asked| asked.name == args.job);
-    let job = job.with_context(|| format!("the trace has no job '{}'", args.job))?.id;
+    let job = job
+        .with_context(|| format!("{}: inputs/trace.csv has no job '{}'", args.run.display(), args.job))?
+        .id;
     let consent = consent(&args.yes, &inputs.manifest)?;
     let mut policy = policy::build(name, &consent)?;
     let mut engine = inputs.engine();

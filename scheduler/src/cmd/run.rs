@@ -152,8 +152,8 @@ fn begin(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<(RunDir, Con
     };
     let inputs = RunInputs::new(manifest, files.clone())?;
     some_jobs(&inputs, trace)?;
-    inputs.check_turns()?;
-    inputs.check_suspension()?;
+    let checked = inputs.check_turns().and_then(|()| inputs.check_suspension());
+    checked.with_context(|| inputs.files())?;
     online::probe(&inputs.manifest)?;
     inputs.doubts().into_iter().chain(inputs.unsteady_tables()).for_each(output::note);
     let busy = busy("simulating the trace first".into());

@@ -145,14 +145,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let consent = policy::typed(names.iter().map(String::as_str));
     let mut inputs = RunInputs::new(manifest, files.clone())?;
     some_jobs(&inputs, &args.trace)?;
-    inputs.check_times()?;
-    inputs.check_suspension()?;
+    let checked = inputs.check_times().and_then(|()| inputs.check_suspension());
+    checked.with_context(|| inputs.files())?;
     let unknown = || format!("the costs of switches are not known; {}", inputs.calibrate_first());
     let costs = inputs.costs.as_deref().with_context(unknown)?;
     inputs.doubts().into_iter().chain(inputs.unsteady_tables()).for_each(output::note);
     // The trace is checked before the directory is made.
     let truth = Box::new(&*inputs.models.truth);
-    drop(Sim::new(&inputs.topology, &inputs.asked, truth, costs, sim::Settings::default())?);
+    let sim = Sim::new(&inputs.topology, &inputs.asked, truth, costs, sim::Settings::default());
+    drop(sim.with_context(|| inputs.files())?);
     let mut all = Vec::new();
     let mut exit = Exit::Ok;
     for name in &names {

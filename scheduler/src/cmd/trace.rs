@@ -75,13 +75,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
 }
 
 impl Shaped {
-    /// Changes the rows as the options and the clock say, and writes them.
-    fn finish(
+    /// Changes the rows as the options and the clock say.
+    fn shape(
         &self,
         mut rows: Vec<TraceRow>,
         Clock { start, nights }: Clock,
         step_ns: impl Fn(&TraceRow) -> anyhow::Result<f64>,
-    ) -> anyhow::Result<Exit> {
+    ) -> anyhow::Result<Vec<TraceRow>> {
         if let Some(factor) = self.time_scale {
             let too_long = scale_time(&mut rows, factor)?;
             if too_long > 0 {
@@ -103,13 +103,18 @@ impl Shaped {
         if let Some(start) = start {
             set_dates(&mut rows, start);
         }
+        Ok(rows)
+    }
+
+    /// Writes the rows.
+    fn write(&self, rows: &[TraceRow]) -> anyhow::Result<Exit> {
         let mut text = Vec::new();
-        trace::write(&mut text, &rows)?;
+        trace::write(&mut text, rows)?;
         // With a large factor, a job may arrive later or take longer than a trace can say. The file does not exist yet.
         Trace::parse_each(Path::new("the trace that would be written"), &text, |_, _| Ok(()))?;
         match &self.out {
             Some(path) => {
-                rows::write(path, &rows)?;
+                rows::write(path, rows)?;
                 output::note(format_args!("trace: {}: {} jobs", path.display(), rows.len()));
             }
             None => output::print_with(|stdout| stdout.write_all(&text))?,

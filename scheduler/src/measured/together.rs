@@ -77,16 +77,19 @@ pub fn read(paths: &[PathBuf], device_type: Option<&str>) -> anyhow::Result<Meas
         sources.push(ModelSource::new(path, layout, count, &bytes(&file)?));
     }
     let types: BTreeSet<&str> = launches.iter().map(|launch| launch.device_type.as_str()).collect();
+    let files = || paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
     let names = || types.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ");
     let device_type = match (device_type, types.len()) {
         (Some(name), _) if types.contains(name) => name.to_owned(),
         (None, 1) => types.first().copied().unwrap_or_default().to_owned(),
         (None, 2..) => anyhow::bail!(
-            "jobs shared devices of several types, and a model is of one: {}; name one with --device-type",
+            "{}: jobs shared devices of several types, and a model is of one: {}; name one with --device-type",
+            files(),
             names()
         ),
         (Some(name), 1..) => {
-            let message = format!("no job shared a device of type '{name}'; rows are of {}", names());
+            let message =
+                format!("{}: no job shared a device of type '{name}'; rows are of {}", files(), names());
             return Err(Exit::NothingMatched.because(message));
         }
         _ => return Err(nothing(paths, &left_out)),

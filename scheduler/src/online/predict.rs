@@ -4,6 +4,7 @@ use anyhow::Context as _;
 use cli::agree::Consent;
 use model::Throughput;
 use schema::{
+    manifest::Scheduling,
     rows::{self, DecisionTimes, Draw, Outcome, Prediction},
     run_dir::RunDir,
     units::Nanos,
@@ -55,7 +56,7 @@ pub fn predict(
         return Ok(None);
     }
     let why = "the trace cannot be simulated to predict it; to run it without a prediction, remove --machine and --switch-cost";
-    inputs.check_times().context(why)?;
+    inputs.check_times().with_context(|| inputs.files()).context(why)?;
     let mut unrecorded = Unrecorded;
     let mut refusal = FirstRefusal::new(&mut unrecorded);
     let Simulated { outcomes, ended, .. } = simulate(inputs, &mut refusal, consent).context(why)?;
@@ -113,11 +114,29 @@ pub(super) fn simulate_with(
 ) -> anyhow::Result<Simulated> {
     let costs = inputs.costs.as_deref().context("the costs of switches are not known")?;
     let scheduling = scheduling(&inputs.manifest)?;
+    let settings = settings(scheduling, chance.seed);
+    let truth = Box::new(chance.truth);
+    let sim = Sim::new(&inputs.topology, &inputs.asked, truth, costs, settings);
+    let mut sim = sim.with_context(|| inputs.files())?.on_course(chance.course);
+    let mut policy = Timed::new(policy::build(&scheduling.policy, consent)?);
+    let mut engine = inputs.engine();
+    let (outcomes, ended) = match engine::run(&mut engine, &mut sim, &mut policy, journal) {
+        Ok(outcomes) => (outcomes, Ok(())),
+        Err(ClusterError::Other(error)) => {
+            (engine.outcomes(), Err(ClusterError::Other(error.context(inputs.files()))))
+        }
+        Err(error) => (engine.outcomes(), Err(error)),
+    };
+    Ok(Simulated { outcomes, ended, decision_times: policy.times() })
+}
+
+/// The settings of the simulation of a run.
+pub(super) fn settings(scheduling: &Scheduling, seed: u64) -> sim::Settings {
     let simulated = scheduling.simulated.clone().unwrap_or_default();
     let time = |seconds: Option<f64>| seconds.map(Nanos::from_secs_f64);
     let mean_ns = |seconds: f64| seconds * 1e9;
-    let settings = sim::Settings {
-        seed: chance.seed,
+    sim::Settings {
+        seed,
         sharing: scheduling.sharing.clone(),
         suspension: scheduling.suspension,
         noise: simulated.noise_percent / 100.0,
@@ -128,14 +147,5 @@ pub(super) fn simulate_with(
             device_repair_ns: simulated.device_down_s.map_or(0.0, mean_ns),
             launch_mtbf_ns: simulated.launch_up_s.map(mean_ns),
         },
-    };
-    let truth = Box::new(chance.truth);
-    let mut sim = Sim::new(&inputs.topology, &inputs.asked, truth, costs, settings)?.on_course(chance.course);
-    let mut policy = Timed::new(policy::build(&scheduling.policy, consent)?);
-    let mut engine = inputs.engine();
-    let (outcomes, ended) = match engine::run(&mut engine, &mut sim, &mut policy, journal) {
-        Ok(outcomes) => (outcomes, Ok(())),
-        Err(error) => (engine.outcomes(), Err(error)),
-    };
-    Ok(Simulated { outcomes, ended, decision_times: policy.times() })
+    }
 }

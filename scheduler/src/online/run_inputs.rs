@@ -21,7 +21,7 @@ use schema::{
     suspension::Suspension,
 };
 
-use super::{cluster_memory::ClusterMemory, true_plans};
+use super::{cluster_memory::ClusterMemory, predict, true_plans};
 use crate::{
     cluster::JobId,
     engine::{self, Engine},
@@ -48,6 +48,8 @@ pub struct RunInputs {
     pub costs: Option<Box<dyn SwitchCosts>>,
     plans: LegalPlans,
     history: Vec<PastJob>,
+    /// Its trace, and then the files with times.
+    files: Vec<PathBuf>,
 }
 
 /// The files that the inputs of a run are read from.
@@ -71,10 +73,15 @@ impl RunInputs {
     /// # Errors
     /// Fails if a file cannot be read or is invalid.
     pub fn new(manifest: Manifest, files: InputFiles<'_>) -> anyhow::Result<RunInputs> {
+        let simulated = manifest.scheduling.as_ref().and_then(|of| of.simulated.as_ref());
+        simulated.map_or(Ok(()), |of| check_size(&of.nodes))?;
+        RunInputs::with_checked_manifest(manifest, files)
+    }
+
+    fn with_checked_manifest(manifest: Manifest, files: InputFiles<'_>) -> anyhow::Result<RunInputs> {
         let InputFiles { trace, catalogs, models, history, machine, footprints } = files;
         let catalog = Catalog::open(catalogs)?;
         let simulated = manifest.scheduling.as_ref().and_then(|of| of.simulated.as_ref());
-        simulated.map_or(Ok(()), |of| check_size(&of.nodes))?;
         let topology = cluster(&manifest);
         let purpose = if simulated.is_some() { Purpose::Simulate } else { Purpose::Run };
         let asked = inputs::read_jobs(trace, &catalog, purpose, topology.most_of_a_type())?;
@@ -82,11 +89,15 @@ impl RunInputs {
         let suspension = manifest.scheduling.as_ref().map(|of| of.suspension).unwrap_or_default();
         let costs = costs(machine, named, suspension)?;
         let history = history.map(|path| history::read(path, &catalog)).transpose()?.unwrap_or_default();
+        let tables = models.tables.iter().map(|table| Ok(RunDir::open(table)?.summary_path()));
+        let tables = tables.collect::<anyhow::Result<Vec<_>>>()?;
+        let files = [trace].into_iter().chain(machine).map(Path::to_path_buf);
+        let files = files.chain(tables).chain(models.fitted.to_vec()).collect();
         let memory = (models, footprints);
         let models = Models::new(&manifest, &topology, models)?;
         let truth = simulated.map(|_| &*models.truth);
         let plans = legal_plans(&manifest, &catalog, &topology, &asked, memory, truth)?;
-        Ok(RunInputs { models, costs, plans, history, manifest, catalog, topology, asked })
+        Ok(RunInputs { models, costs, plans, history, manifest, catalog, topology, asked, files })
     }
 
     /// Reads the inputs that were copied into the directory of a run.
@@ -96,6 +107,10 @@ impl RunInputs {
     pub fn read(run: &RunDir) -> anyhow::Result<RunInputs> {
         let manifest = run.manifest()?;
         let scheduling = scheduling(&manifest).with_context(|| run.path().display().to_string())?;
+        let settings = predict::settings(scheduling, manifest.seed);
+        let mut simulated = scheduling.simulated.iter();
+        let checked = settings.check().and_then(|()| simulated.try_for_each(|of| check_size(&of.nodes)));
+        checked.with_context(|| run.manifest_path().display().to_string())?;
         let history = scheduling.history.then(|| run.history_path());
         let tables: Vec<PathBuf> =
             (0..scheduling.tables).map(|number| run.table(number).path().to_path_buf()).collect();
@@ -103,7 +118,7 @@ impl RunInputs {
         let catalogs = (0..).zip(&manifest.settings.catalogs).map(|(number, _)| run.catalog_path(number));
         let catalogs: Vec<PathBuf> = catalogs.collect();
         let machine = Some(run.calibration_path()).filter(|path| path.is_file());
-        RunInputs::new(
+        RunInputs::with_checked_manifest(
             manifest,
             InputFiles {
                 trace: &run.arrivals_path(),
@@ -114,6 +129,16 @@ impl RunInputs {
                 footprints: run.footprints()?.map(|known| known.measured).unwrap_or_default(),
             },
         )
+    }
+
+    /// The files that the jobs and their times come from. It is the context of an error about them.
+    pub fn files(&self) -> String {
+        let names: Vec<String> = self.files.iter().map(|file| file.display().to_string()).collect();
+        match &names[..] {
+            [trace, with @ .., last] if with.is_empty() => format!("{trace} with {last}"),
+            [trace, with @ .., last] => format!("{trace} with {} and {last}", with.join(", ")),
+            _ => names.concat(),
+        }
     }
 
     /// Checks that jobs can be held between steps if they are to take turns.

@@ -95,6 +95,8 @@ fn a_simulated_search_is_halved_by_its_loss_curves() {
 
     let said = door.exits(0, "trace curves first --out curves.csv");
     assert!(said.err.contains("8 of 9 jobs have a loss curve"), "{}", said.err);
+    let said = door.exits(2, "trace curves first --load 0.5 --devices 2");
+    assert!(said.err.contains("error: first/inputs/trace.csv: all jobs arrive at once"), "{}", said.err);
     let (before, after) =
         ["trace.csv", "curves.csv"].map(|name| Trace::read(&door.path(name)).unwrap().rows).into();
     for (before, after) in before.iter().zip(&after) {

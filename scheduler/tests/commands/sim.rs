@@ -318,9 +318,10 @@ fn why_a_job_waits_is_explained_at_any_turn() {
         "{}",
         said.out
     );
-    for (arguments, message) in
-        [("r/sjf nobody", "the trace has no job 'nobody'"), ("r/sjf short --turn 99", "there is no turn 99")]
-    {
+    for (arguments, message) in [
+        ("r/sjf nobody", "r/sjf: inputs/trace.csv has no job 'nobody'"),
+        ("r/sjf short --turn 99", "there is no turn 99"),
+    ] {
         let said = door.exits(2, &format!("explain {arguments}"));
         assert!(said.err.contains(message), "{}", said.err);
     }

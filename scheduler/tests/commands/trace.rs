@@ -330,6 +330,8 @@ fn times_of_rubick_come_from_a_table_and_not_from_its_durations() {
     assert_eq!(steps, [(Some(1), None), (Some(45), None)]);
     assert!(scaled.err.contains("1 of 2 jobs are shorter than half a step"), "{}", scaled.err);
     let said = door.exits(2, "trace import --format rubick mt.csv --load 0.5 --devices 2");
+    assert!(said.err.contains("error: mt.csv: a: --format rubick has no time of a step"), "{}", said.err);
+    let said = door.exits(2, "trace import --format rubick mt.csv --load 0.5 --devices 2");
     assert!(said.err.contains("a: --format rubick has no time of a step"), "{}", said.err);
     door.exits(0, "trace import --format rubick mt.csv --out t.csv");
     let said = door.exits(2, "sim t.csv --policy fifo --cluster 1x2 --switch-cost 1s");

@@ -307,7 +307,9 @@ fn a_simulation_ends_when_jobs_would_outlive_everybody() {
         let world = World { topology: &topology, asked: &jobs, truth, costs: &costs, settings };
         let (_, outcomes, error) = scripts::turns(&world, &mut *built("fifo"));
         let error = error.expect("it does not end").to_string();
-        assert_eq!(error, "jobs have not ended after 100 simulated years");
+        let words =
+            "jobs have not ended after 100 simulated years; check their arrivals, steps and step times";
+        assert_eq!(error, words);
         assert!(outcomes.iter().all(|row| row.status == Status::Failed));
     }
 }

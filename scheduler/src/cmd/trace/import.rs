@@ -68,19 +68,20 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let Imported { rows, left_out } =
         import::read(args.format, &sources, args.columns.as_ref(), args.strict)?;
     let reasons: Vec<String> = left_out.iter().map(|(reason, rows)| counted(reason, *rows)).collect();
+    let files =
+        || sources.iter().map(|source| source.file.display().to_string()).collect::<Vec<_>>().join(", ");
     if rows.is_empty() {
-        let files: Vec<String> = sources.iter().map(|source| source.file.display().to_string()).collect();
         let why = if reasons.is_empty() {
             "has no jobs".into()
         } else {
             format!("has no jobs: {}", reasons.join("; "))
         };
-        return Err(Exit::NothingMatched.because(format!("{} {why}", files.join(", "))));
+        return Err(Exit::NothingMatched.because(format!("{} {why}", files())));
     }
     for reason in reasons {
         output::note(format_args!("trace: {reason}"));
     }
-    args.shaped.finish(rows, Clock::default(), |row| {
+    let shaped = args.shaped.shape(rows, Clock::default(), |row| {
         let known = row.step_ns.map(|ns| ns as f64);
         known.with_context(|| {
             format!(
@@ -89,7 +90,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
                 row.name, args.format
             )
         })
-    })
+    });
+    args.shaped.write(&shaped.with_context(files)?)
 }
 
 /// The number of rows that are left out for a reason.

@@ -168,7 +168,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         [] => rows,
         rates => searches(&rows, rates),
     };
-    args.shaped.finish(rows, Clock { start: args.start, nights: args.nights }, |row| lengths.step_ns(row))
+    let clock = Clock { start: args.start, nights: args.nights };
+    args.shaped.write(&args.shaped.shape(rows, clock, |row| lengths.step_ns(row))?)
 }
 
 /// A share from 0 to 1.

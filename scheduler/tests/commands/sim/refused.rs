@@ -1,5 +1,7 @@
 //! Traces and jobs that cannot be simulated.
 
+use std::fs;
+
 use schema::rows::{self, Outcome, Status};
 
 use super::THREE;
@@ -90,5 +92,55 @@ fn what_is_to_be_measured_first_is_a_command_to_copy() {
         let said = door.exits(2, arguments);
         assert!(said.err.contains(message), "{arguments}: {}", said.err);
         assert_eq!(said.err.lines().count(), 1, "{arguments}: {}", said.err);
+    }
+}
+
+#[test]
+fn what_ends_a_simulation_is_told_with_the_files_that_it_comes_from() {
+    let door = crate::door();
+    let sim = "sim t.csv --policy fifo --cluster 1x1";
+    let header = "name,submit_s,job,steps,step_ns\n";
+    door.write("t.csv", &format!("{header}a,0,any,100000000000,20000000\nb,1,any,100000000000,20000000\n"));
+    let never = "jobs have not ended after 100 simulated years; check their arrivals, steps and step times";
+    let said = door.exits(2, &format!("{sim} --switch-cost 0s"));
+    assert!(said.err.contains(&format!("error: policy fifo: t.csv: {never}\n")), "{}", said.err);
+
+    let (table, machine) = (crate::fit::record("20261123-epyc/colocate/all-pairs-1"), "machine.toml");
+    fs::copy(crate::fit::record("20261124-epyc/testbed/machine.toml"), door.path(machine)).unwrap();
+    door.write("t.csv", &format!("{header}a,0,any,5,7\n"));
+    for (tables, files) in [
+        (String::new(), "t.csv with machine.toml".to_owned()),
+        (
+            format!("--table {}", table.display()),
+            format!("t.csv with machine.toml and {}", table.join("summary.csv").display()),
+        ),
+    ] {
+        let said = door.exits(2, &format!("{sim} --machine {machine} {tables}"));
+        let message = "job 'a': the cost to start any was not measured; calibrate with it, or name a cost with --switch-cost";
+        assert!(said.err.contains(&format!("error: {files}: {message}\n")), "{}", said.err);
+    }
+
+    door.exits(0, &format!("{sim} --switch-cost 1s --progress-every 7s --out run"));
+    fs::copy(door.path("run/outcomes.csv"), door.path("outcomes.csv")).unwrap();
+    let manifest = fs::read_to_string(door.path("run/manifest.toml")).unwrap();
+    for (is, made, message) in [
+        (
+            "progress_every_s = 7.0",
+            "progress_every_s = 1e-12",
+            "the interval of progress reports is 0; write a time above 0",
+        ),
+        (
+            "noise_percent = 0.0",
+            "noise_percent = -3.0",
+            "the noise is -0.03; write a standard deviation of 0 or more, such as 0.02",
+        ),
+        ("devices = 1", "devices = 0", "1 nodes of 0 devices are no part of a cluster"),
+    ] {
+        assert!(manifest.contains(is), "{manifest}");
+        fs::write(door.path("run/manifest.toml"), manifest.replace(is, made)).unwrap();
+        for command in ["replay run", "explain run a"] {
+            let said = door.exits(2, command);
+            assert!(said.err.contains(&format!("run/manifest.toml: {message}")), "{command}: {}", said.err);
+        }
     }
 }
