@@ -141,7 +141,9 @@ pub fn page(report: &Report, links: Links<'_>) -> String {
         sections: sections(report, links),
     };
     // A template that is checked at compile time can fail only where its output cannot be written, and memory can.
-    page.render().unwrap_or_default()
+    let text = page.render().unwrap_or_default();
+    // HTML does not have other control characters, and a terminal that shows the file would obey them.
+    text.replace(|letter: char| letter.is_control() && !matches!(letter, '\n' | '\t'), "\u{fffd}")
 }
 
 /// The content security policy: nothing is loaded, and no script runs but the one of the page, whatever names in a run contain.
