@@ -121,6 +121,9 @@ fn a_trace_in_utf_16_is_imported_and_a_workbook_is_refused() {
     std::fs::write(door.path("philly.csv"), bytes).unwrap();
     let rows = read(&door.exits(0, "trace import --format philly philly.csv").out);
     assert_eq!(rows.iter().map(TraceRow::devices).collect::<Vec<_>>(), [2]);
+    let bytes: Vec<u8> = text[3..].encode_utf16().flat_map(u16::to_be_bytes).collect();
+    std::fs::write(door.path("philly.csv"), bytes).unwrap();
+    assert_eq!(read(&door.exits(0, "trace import --format philly philly.csv").out), rows, "without its mark");
     door.write("philly.csv", "PK\u{3}\u{4}");
     let said = door.exits(2, "trace import --format philly philly.csv");
     assert!(
@@ -128,6 +131,56 @@ fn a_trace_in_utf_16_is_imported_and_a_workbook_is_refused() {
         "{}",
         said.err
     );
+}
+
+#[test]
+fn a_table_that_is_compressed_or_in_utf_16_is_refused_with_a_remedy() {
+    let door = crate::door();
+    let text = "name,submit_s,job,steps,step_ns\na,0,any,5,7\n";
+    door.write("t.csv", text);
+    let utf_16: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    for (file, bytes, message) in [
+        ("t.csv.gz", &b"\x1f\x8b\x08\0\0\0"[..], "this is compressed with gzip; unpack it with `gzip -d`"),
+        ("t.csv.zst", b"\x28\xb5\x2f\xfd\x04\x58", "this is compressed with zstd; unpack it with `zstd -d`"),
+        ("t.csv.xz", b"\xfd7zXZ\0", "this is compressed with xz; unpack it with `xz -d`"),
+        ("u.csv", &utf_16, "this is UTF-16; save it as UTF-8"),
+    ] {
+        std::fs::write(door.path(file), bytes).unwrap();
+        for command in [
+            format!("sim {file} --policy fifo --cluster 1x1 --switch-cost 0s"),
+            format!("sim t.csv --history {file} --policy fifo --cluster 1x1 --switch-cost 0s"),
+            format!("fidelity {file} {file}"),
+            format!("fit --csv {file} --workload lstm@b8 --out model.json"),
+            format!("fit --duration {file} --out shapes.csv"),
+        ] {
+            let said = door.exits(2, &command);
+            assert!(
+                said.err.contains(&format!("error: {file}: line 1: {message}\n")),
+                "{command}: {}",
+                said.err
+            );
+        }
+    }
+}
+
+#[test]
+fn a_number_with_a_comma_is_refused_with_a_remedy() {
+    let door = crate::door();
+    door.write("t.csv", "name;submit_s;job;steps;step_ns\na;0;any;5;7\nb;1,5;any;5;7\n");
+    let remedy = "; write a point before a fraction, and no commas, such as 1234.5\n";
+    let said = door.exits(2, "sim t.csv --policy fifo --cluster 1x1 --switch-cost 0s");
+    let message = format!("t.csv: line 3: column 'submit_s': '1,5' is no number{remedy}");
+    assert!(said.err.contains(&message), "{}", said.err);
+    let import = "trace import --format csv --columns submit=submit_s,gpus=steps,duration=step_ns t.csv";
+    let said = door.exits(0, import);
+    assert_eq!(read(&said.out).len(), 1);
+    assert!(
+        said.err.contains(&format!("1 row is left out: 'submit_s' is no number{remedy}")),
+        "{}",
+        said.err
+    );
+    let said = door.exits(2, &format!("{import} --strict"));
+    assert!(said.err.contains(&message), "{}", said.err);
 }
 
 #[test]

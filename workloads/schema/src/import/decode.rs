@@ -14,9 +14,46 @@ use crate::{lines, rows::RowError};
 const NO_TEXT: [(&[u8], &str, &str); 4] = [
     (b"PK\x03\x04", "a zip archive or a workbook", "unpack it, or save its table as CSV"),
     (b"PAR1", "Parquet", "write it as CSV, for example with pandas"),
-    (b"BZh", "compressed with bzip2", "unpack it with `bzip2 -dc`, and import standard input with -"),
-    (b"\xfd7zXZ", "compressed with xz", "unpack it with `xz -dc`, and import standard input with -"),
+    (b"BZh", "compressed with bzip2", "unpack it with `bzip2 -d`"),
+    (b"\xfd7zXZ", "compressed with xz", "unpack it with `xz -d`"),
 ];
+
+/// First bytes of formats that only [`decode`] reads.
+const PACKED: [(&[u8], &str, &str); 2] = [
+    (GZIP, "compressed with gzip", "unpack it with `gzip -d`"),
+    (ZSTD, "compressed with zstd", "unpack it with `zstd -d`"),
+];
+
+const GZIP: &[u8] = &[0x1f, 0x8b];
+const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+
+/// Checks that a table of Tandem is neither compressed nor in UTF-16, nor no text at all.
+///
+/// # Errors
+/// The format of the file, and what to do about it.
+pub(crate) fn check_plain(file: &Path, bytes: &[u8]) -> Result<(), RowError> {
+    let utf_16 = utf_16(bytes).map(|_| ("UTF-16", "save it as UTF-8"));
+    let of_bytes = NO_TEXT.iter().chain(&PACKED).find(|(magic, ..)| bytes.starts_with(magic));
+    match of_bytes.map(|(_, name, remedy)| (*name, *remedy)).or(utf_16) {
+        Some((name, remedy)) => Err(no_text(file, name, remedy)),
+        None => Ok(()),
+    }
+}
+
+fn no_text(file: &Path, name: &str, remedy: &str) -> RowError {
+    RowError::Row { file: file.into(), line: 1, message: format!("this is {name}; {remedy}") }
+}
+
+/// The length of the byte order mark of UTF-16, and the order of its bytes. A text without a mark begins with two characters of ASCII.
+fn utf_16(bytes: &[u8]) -> Option<(usize, fn([u8; 2]) -> u16)> {
+    match *bytes {
+        [0xff, 0xfe, ..] => Some((2, u16::from_le_bytes)),
+        [0xfe, 0xff, ..] => Some((2, u16::from_be_bytes)),
+        [first, 0, second, 0, ..] if first != 0 && second != 0 => Some((0, u16::from_le_bytes)),
+        [0, first, 0, second, ..] if first != 0 && second != 0 => Some((0, u16::from_be_bytes)),
+        _ => None,
+    }
+}
 
 /// Reads a file as UTF-8 text: unpacks gzip and zstd, converts UTF-16, and drops the byte order mark. `file` is its name in errors.
 ///
@@ -26,30 +63,20 @@ pub fn decode(file: &Path, mut from: impl Read) -> Result<Vec<u8>, RowError> {
     let mut start = Vec::new();
     (&mut from).take(6).read_to_end(&mut start).map_err(|cause| unreadable(file, cause))?;
     if let Some((_, name, remedy)) = NO_TEXT.iter().find(|(magic, ..)| start.starts_with(magic)) {
-        return Err(RowError::Row {
-            file: file.into(),
-            line: 1,
-            message: format!("this is {name}; {remedy}"),
-        });
+        return Err(no_text(file, name, remedy));
     }
     let whole = start.chain(from);
     let bytes = match &start[..] {
-        [0x1f, 0x8b, ..] => lines::read_to_end(file, MultiGzDecoder::new(whole), 0)?,
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => frames(file, BufReader::new(whole))?,
+        start if start.starts_with(GZIP) => lines::read_to_end(file, MultiGzDecoder::new(whole), 0)?,
+        start if start.starts_with(ZSTD) => frames(file, BufReader::new(whole))?,
         _ => lines::read_to_end(file, whole, 0)?,
     };
-    let units =
-        |of_two: fn([u8; 2]) -> u16| bytes[2..].chunks_exact(2).map(move |pair| of_two([pair[0], pair[1]]));
-    let text = |units: &mut dyn Iterator<Item = u16>| {
+    if let Some((mark, of_two)) = utf_16(&bytes) {
+        let units = bytes[mark..].chunks_exact(2).map(|pair| of_two([pair[0], pair[1]]));
         let characters = char::decode_utf16(units).map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER));
-        characters.collect::<String>().into_bytes()
-    };
-    Ok(match &bytes[..] {
-        [0xff, 0xfe, ..] => text(&mut units(u16::from_le_bytes)),
-        [0xfe, 0xff, ..] => text(&mut units(u16::from_be_bytes)),
-        [0xef, 0xbb, 0xbf, rest @ ..] => rest.to_vec(),
-        _ => bytes,
-    })
+        return Ok(characters.collect::<String>().into_bytes());
+    }
+    Ok(bytes.strip_prefix(b"\xef\xbb\xbf").map(<[u8]>::to_vec).unwrap_or(bytes))
 }
 
 /// Unpacks the frames of zstd one after the other.
@@ -93,7 +120,8 @@ mod tests {
     #[test]
     fn text_is_the_same_however_it_is_packed_and_encoded() {
         let with_bom = format!("\u{feff}{TEXT}");
-        let utf16 = |bytes: fn(u16) -> [u8; 2]| with_bom.encode_utf16().flat_map(bytes).collect::<Vec<u8>>();
+        let utf16 =
+            |text: &str, bytes: fn(u16) -> [u8; 2]| text.encode_utf16().flat_map(bytes).collect::<Vec<u8>>();
         for bytes in [
             TEXT.into(),
             with_bom.clone().into_bytes(),
@@ -101,8 +129,10 @@ mod tests {
             [gzip("a,b\n"), gzip(&TEXT[4..])].concat(),
             zstd(TEXT),
             [zstd("a,b\n"), zstd(&TEXT[4..])].concat(),
-            utf16(u16::to_le_bytes),
-            utf16(u16::to_be_bytes),
+            utf16(&with_bom, u16::to_le_bytes),
+            utf16(&with_bom, u16::to_be_bytes),
+            utf16(TEXT, u16::to_le_bytes),
+            utf16(TEXT, u16::to_be_bytes),
         ] {
             assert_eq!(decoded(&bytes).as_deref(), Ok(TEXT), "{bytes:?}");
         }
@@ -117,7 +147,7 @@ mod tests {
                 "t: line 1: this is a zip archive or a workbook; unpack it, or save its table as CSV",
             ),
             (b"PAR1..", "t: line 1: this is Parquet; write it as CSV"),
-            (b"BZh9..", "t: line 1: this is compressed with bzip2; unpack it with `bzip2 -dc`"),
+            (b"BZh9..", "t: line 1: this is compressed with bzip2; unpack it with `bzip2 -d`"),
             (b"\xfd7zXZ\0", "t: line 1: this is compressed with xz"),
             (&gzip(TEXT)[..15], "t: "),
             (&zstd(TEXT)[..9], "t: "),

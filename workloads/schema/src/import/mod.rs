@@ -17,6 +17,7 @@ pub mod times;
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
 pub use columns::Columns;
+pub(crate) use decode::check_plain;
 pub use decode::decode;
 use jobs::Jobs;
 use table::{LeftOut, Odd};

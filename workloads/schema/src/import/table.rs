@@ -6,7 +6,7 @@ use csv::{ByteRecord, StringRecord};
 
 use super::Source;
 use crate::{
-    rows::{RowError, line_of, shown, whole_number},
+    rows::{RowError, has_comma, line_of, remedy_for_comma, shown, whole_number},
     trace::LONGEST_S,
 };
 
@@ -242,23 +242,25 @@ impl Cells<'_> {
     pub(super) fn whole<T: FromStr<Err = std::num::ParseIntError>>(&self, column: &str) -> Result<T, Odd> {
         let cell = self.text(column)?;
         let fault = |error: std::num::ParseIntError| match error.kind() {
-            std::num::IntErrorKind::PosOverflow | std::num::IntErrorKind::NegOverflow => "is too large",
-            _ if cell.parse::<f64>().is_ok_and(|number| number < 0.0) => "is below 0",
-            _ => "is no whole number",
+            std::num::IntErrorKind::PosOverflow | std::num::IntErrorKind::NegOverflow => {
+                "is too large".into()
+            }
+            _ if cell.parse::<f64>().is_ok_and(|number| number < 0.0) => "is below 0".into(),
+            _ => format!("is no whole number{}", remedy_for_comma(cell)),
         };
-        whole_number(cell).unwrap_or(cell).parse().map_err(|error| Odd::cell(column, fault(error), cell))
+        whole_number(cell).unwrap_or(cell).parse().map_err(|error| Odd::cell(column, &fault(error), cell))
     }
 
     /// A finite number of 0 or more.
     pub(super) fn number(&self, column: &str) -> Result<f64, Odd> {
         let cell = self.text(column)?;
         let fault = match cell.parse::<f64>() {
-            Ok(number) if !number.is_finite() => "is not finite",
-            Ok(number) if number < 0.0 => "is below 0",
+            Ok(number) if !number.is_finite() => "is not finite".into(),
+            Ok(number) if number < 0.0 => "is below 0".into(),
             Ok(number) => return Ok(number),
-            Err(_) => "is no number",
+            Err(_) => format!("is no number{}", remedy_for_comma(cell)),
         };
-        Err(Odd::cell(column, fault, cell))
+        Err(Odd::cell(column, &fault, cell))
     }
 
     /// A time in seconds, from 0 to a hundred years.
@@ -292,6 +294,7 @@ impl Cells<'_> {
         let cell = self.text(column)?;
         let time = match cell.parse::<f64>() {
             Ok(_) => self.seconds(column)?,
+            Err(_) if has_comma(cell) => self.seconds(column)?,
             Err(_) => self.date(column)?,
         };
         let is_date = time >= UNIX_TIMES_S || cell.parse::<f64>().is_err();

@@ -9,6 +9,7 @@ use csv::{DeserializeErrorKind, StringRecord};
 use serde::de::DeserializeOwned;
 
 use super::RowError;
+use crate::import;
 
 /// The number of characters of a cell that a message quotes.
 const QUOTED_CHARACTERS: usize = 80;
@@ -46,7 +47,11 @@ pub(crate) struct NoRow {
 
 impl<'a> Records<'a> {
     /// Reads the header. `file` is the name of the table in errors.
+    ///
+    /// # Errors
+    /// The text is compressed, is not UTF-8, or has no header.
     pub(crate) fn new(file: &'a Path, text: &'a [u8]) -> Result<Records<'a>, RowError> {
+        import::check_plain(file, text)?;
         let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
         let mut reader = csv::ReaderBuilder::new().delimiter(separator(text)).from_reader(text);
         let mut records = Records {
@@ -238,7 +243,7 @@ fn no_value(cell: &str, kind: &DeserializeErrorKind) -> String {
         DeserializeErrorKind::ParseBool(_) => format!("'{shown}' is neither true nor false"),
         DeserializeErrorKind::ParseInt(error) => no_whole_number(cell, error),
         DeserializeErrorKind::ParseFloat(_) if cell.is_empty() => "is empty".into(),
-        DeserializeErrorKind::ParseFloat(_) => format!("'{shown}' is no number"),
+        DeserializeErrorKind::ParseFloat(_) => format!("'{shown}' is no number{}", remedy_for_comma(cell)),
         kind => kind.to_string(),
     }
 }
@@ -254,8 +259,23 @@ pub(crate) fn no_whole_number(cell: &str, error: &std::num::ParseIntError) -> St
         _ if digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit())) => {
             format!("{shown} is below 0")
         }
-        _ => format!("'{shown}' is no whole number"),
+        _ => format!("'{shown}' is no whole number{}", remedy_for_comma(cell)),
     }
+}
+
+/// What to do about a number with a comma, which stands before its fraction in some languages and between thousands in others.
+pub(crate) fn remedy_for_comma(cell: &str) -> &'static str {
+    match has_comma(cell) {
+        true => "; write a point before a fraction, and no commas, such as 1234.5",
+        false => "",
+    }
+}
+
+/// Whether a cell is a number that is written with a comma.
+pub(crate) fn has_comma(cell: &str) -> bool {
+    cell.contains(',')
+        && cell.bytes().any(|byte| byte.is_ascii_digit())
+        && cell.bytes().all(|byte| byte.is_ascii_digit() || b"+-,.eE".contains(&byte))
 }
 
 #[cfg(test)]
@@ -331,6 +351,14 @@ mod tests {
         for (cells, message) in [
             ("a,2.5,,2", "column 'devices': '2.5' is no whole number"),
             ("a,1e3,,2", "column 'devices': '1e3' is no whole number"),
+            (
+                "a,\"2,0\",,2",
+                "column 'devices': '2,0' is no whole number; write a point before a fraction, and no commas, such as 1234.5",
+            ),
+            (
+                "a,,,\"1,5e3\"",
+                "column 'rate': '1,5e3' is no number; write a point before a fraction, and no commas, such as 1234.5",
+            ),
             ("a,-2.0,,2", "column 'devices': -2 is below 0"),
             ("a,5000000000.0,,2", "column 'devices': 5000000000 is too large"),
             ("a,,yes,2", "column 'is_elastic': 'yes' is neither true nor false"),
