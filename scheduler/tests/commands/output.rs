@@ -1,6 +1,9 @@
 //! Readers that end before all is printed, and outputs that cannot be written to.
 
-use std::{fs::File, process::Stdio};
+use std::{
+    fs::File,
+    process::{Command, Stdio},
+};
 
 use front_door::Said;
 use schema::rows::Status;
@@ -37,4 +40,22 @@ fn a_full_disk_is_told() {
     let said = Said::of(&output);
     assert_eq!(output.status.code(), Some(5), "{}", said.err);
     assert_eq!(said.err, "error: standard output: No space left on device (os error 28)\n");
+}
+
+#[test]
+fn a_file_that_becomes_too_large_is_told_with_a_remedy() {
+    let door = crate::door();
+    for (arguments, file) in
+        [(format!("{MAKE} --out t.csv"), "t.csv cannot be written"), (MAKE.into(), "standard output")]
+    {
+        let sched = door.command(&arguments);
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -f 1 && exec \"$@\" > out", "sh"]).arg(sched.get_program());
+        let output = command.args(sched.get_args()).current_dir(door.path("")).output().expect("sh starts");
+        let said = Said::of(&output);
+        assert_eq!(output.status.code(), Some(5), "{}", said.err);
+        let remedy = "File too large (os error 27); the size of files is limited; raise `ulimit -f`";
+        assert_eq!(said.err, format!("error: {file}: {remedy}\n"));
+    }
+    assert!(!door.path("t.csv").exists() && !door.path("t.csv.new").exists());
 }

@@ -73,7 +73,7 @@ impl<T: Row> Writer<T> {
     pub fn push(&mut self, rows: &[T]) -> Result<(), RowError> {
         for row in rows {
             let written = self.writer.serialize(row);
-            written.map_err(|error| self.unwritten(error.into()))?;
+            written.map_err(|error| self.unwritten(error))?;
             self.is_begun = true;
         }
         Ok(())
@@ -82,14 +82,20 @@ impl<T: Row> Writer<T> {
     pub fn finish(mut self) -> Result<(), RowError> {
         if !self.is_begun {
             let written = self.writer.write_record(names_of::<T>());
-            written.map_err(|error| self.unwritten(error.into()))?;
+            written.map_err(|error| self.unwritten(error))?;
         }
         let path = self.unfinished.path().to_path_buf();
         let flushed = self.writer.flush().and_then(|()| self.unfinished.put());
         flushed.map_err(|cause| RowError::Write { file: path, cause })
     }
 
-    fn unwritten(&self, cause: io::Error) -> RowError {
+    /// The error of the CSV writer, which would hide the number of an error of the system.
+    fn unwritten(&self, error: csv::Error) -> RowError {
+        let number = match error.kind() {
+            csv::ErrorKind::Io(cause) => cause.raw_os_error(),
+            _ => None,
+        };
+        let cause = number.map_or_else(|| error.into(), io::Error::from_raw_os_error);
         RowError::Write { file: self.unfinished.path().into(), cause }
     }
 }
