@@ -103,7 +103,7 @@ fn what_killed_programs_have_not_finished_is_removed_and_files_of_the_user_stay(
     let door = crate::door();
     door.exits(0, "single synthetic-sleep --device cpu:0 --steps 25 --repeats 1 --out r");
     let ours = ["summary.csv.new", "end.toml.new", "jobs/0007-lstm.json.new", "jobs/0007-lstm.end.json.new"];
-    let users = ["notes.new", "best.pt.new", "jobs/notes.json.new"];
+    let users = ["notes.new", "best.pt.new", "jobs/notes.json.new", "jobs/+7-lstm.json.new"];
     ours.iter().chain(&users).for_each(|name| door.write(&format!("r/{name}"), "cut off"));
     for command in ["derive r", "single --resume r"] {
         door.exits(0, command);

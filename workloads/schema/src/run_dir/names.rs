@@ -25,8 +25,11 @@ pub fn in_order(names: &mut [String]) {
     names.sort_by_cached_key(|name| (number_of(name), name.clone()));
 }
 
+/// The number that a name begins with, before a hyphen.
 pub(super) fn number_of(name: &str) -> Option<u64> {
-    name.split('-').next()?.parse().ok()
+    let number = name.split('-').next()?;
+    // A sign would be parsed, too.
+    number.bytes().all(|byte| byte.is_ascii_digit()).then(|| number.parse().ok())?
 }
 
 /// Refuses a name that leads out of its folder.
