@@ -44,8 +44,11 @@ fn no_text(file: &Path, name: &str, remedy: &str) -> RowError {
     RowError::Row { file: file.into(), line: 1, message: format!("this is {name}; {remedy}") }
 }
 
+/// Makes a unit of UTF-16 of its two bytes.
+type UnitOfBytes = fn([u8; 2]) -> u16;
+
 /// The length of the byte order mark of UTF-16, and the order of its bytes. A text without a mark begins with two characters of ASCII.
-fn utf_16(bytes: &[u8]) -> Option<(usize, fn([u8; 2]) -> u16)> {
+fn utf_16(bytes: &[u8]) -> Option<(usize, UnitOfBytes)> {
     match *bytes {
         [0xff, 0xfe, ..] => Some((2, u16::from_le_bytes)),
         [0xfe, 0xff, ..] => Some((2, u16::from_be_bytes)),
