@@ -135,7 +135,7 @@ impl RunInputs {
     pub fn files(&self) -> String {
         let names: Vec<String> = self.files.iter().map(|file| file.display().to_string()).collect();
         match &names[..] {
-            [trace, with @ .., last] if with.is_empty() => format!("{trace} with {last}"),
+            [trace, last] => format!("{trace} with {last}"),
             [trace, with @ .., last] => format!("{trace} with {} and {last}", with.join(", ")),
             _ => names.concat(),
         }
