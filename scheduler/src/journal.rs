@@ -36,7 +36,7 @@ impl Decisions {
         TurnWriter::open(path).map(Decisions)
     }
 
-    /// Writes turns in blocks, because a simulation has a million and nobody follows them.
+    /// Collects the turns of a simulation, which may have a million, and writes them in blocks.
     pub fn in_blocks(self) -> Decisions {
         Decisions(self.0.in_blocks())
     }

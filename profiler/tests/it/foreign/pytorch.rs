@@ -12,14 +12,14 @@ use super::{MEET, events_of, exits, files_named, root, row, with_program};
 /// A Python with PyTorch, or a recorded skip.
 fn python_with_torch() -> Option<PathBuf> {
     let python = root().join(".venv-parity/bin/python");
-    let found = python.is_file();
-    if !found {
+    let is_there = python.is_file();
+    if !is_there {
         schema::skips::skipped(
             "pytorch",
             "there is no .venv-parity/bin/python with PyTorch; scripts/parity makes it",
         );
     }
-    found.then_some(python)
+    is_there.then_some(python)
 }
 
 const MODEL: &str = r#"

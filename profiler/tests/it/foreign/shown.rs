@@ -115,9 +115,9 @@ fn a_program_that_shows_its_steps_stands_beside_a_job() {
     let run =
         "colocate synthetic-sleep --device cpu:0 --repeats 1 --seconds 1 --steps-regex ^batch --out r --cmd";
     exits(0, &door, run, &["python3 train.py"]);
-    let found = door.interference("r");
-    assert_eq!(found.len(), 2, "{found:?}");
-    for row in &found {
+    let rows = door.interference("r");
+    assert_eq!(rows.len(), 2, "{rows:?}");
+    for row in &rows {
         assert_eq!(row.status, Status::Ok, "{row:?}");
         let (alone, together) =
             (row.step_ns_alone.expect("it stepped"), row.step_ns_together.expect("it stepped"));
@@ -126,5 +126,5 @@ fn a_program_that_shows_its_steps_stands_beside_a_job() {
         // A step of the job sleeps for 10 ms. When the harness reads the program's line depends on the machine.
         assert!(row.timing == Some(Timing::Scraped) || alone.min(together) >= 10_000_000, "{row:?}");
     }
-    assert!(found.iter().any(|row| row.timing == Some(Timing::Scraped)), "{found:?}");
+    assert!(rows.iter().any(|row| row.timing == Some(Timing::Scraped)), "{rows:?}");
 }

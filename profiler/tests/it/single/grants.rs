@@ -1,4 +1,4 @@
-//! What a launch of `profile single` is told, and the steps that it is granted.
+//! The grants, threads and data that `profile single` gives to a launch.
 
 use front_door::{Background, has_cores, wait_for, wait_until};
 use rustix::process::Signal;

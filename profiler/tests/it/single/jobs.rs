@@ -33,12 +33,12 @@ fn a_table_of_jobs_is_measured_and_nothing_else() {
     let options = "--device cpu:0,cpu:1 --steps 5 --repeats 2";
     door.exits(0, &format!("single --grid next.csv {options} --out r"));
     let jobs = |run: &str| {
-        let of = |row: &Summary| (row.job.clone(), row.device.clone(), row.repeats);
-        door.summaries(run).iter().map(of).collect::<Vec<_>>()
+        let measured = |row: &Summary| (row.job.clone(), row.device.clone(), row.repeats);
+        door.summaries(run).iter().map(measured).collect::<Vec<_>>()
     };
-    let of = |job: &str, device: &str, repeats| (job.to_owned(), device.to_owned(), repeats);
+    let row = |job: &str, device: &str, repeats| (job.to_owned(), device.to_owned(), repeats);
     let expected = [("synthetic-sleep@b8@ga2", "cpu:0"), ("synthetic-sleep@b16@dp2", "cpu:0,cpu:1")];
-    assert_eq!(jobs("r"), expected.map(|(job, device)| of(job, device, 2)));
+    assert_eq!(jobs("r"), expected.map(|(job, device)| row(job, device, 2)));
 
     // An export has a line for each launch, and each job is measured once.
     door.exits(0, "export r --out all.csv");
@@ -46,7 +46,7 @@ fn a_table_of_jobs_is_measured_and_nothing_else() {
     door.exits(0, "single --grid all.csv --device cpu:0,cpu:1 --steps 5 --repeats 1 --out again");
     let mut again = jobs("again");
     again.sort();
-    let mut sorted = expected.map(|(job, device)| of(job, device, 1));
+    let mut sorted = expected.map(|(job, device)| row(job, device, 1));
     sorted.sort();
     assert_eq!(again, sorted);
 }

@@ -105,8 +105,8 @@ fn what_was_measured_says_how_long_jobs_take_and_what_was_not_is_told() {
     let door = crate::door();
     measured(&door, "alone");
     door.write("t.csv", "name,submit_s,job,steps\na,0,lstm@b8@dp1,100\n");
-    let found = totals(&door, "t.csv --policy fifo --cluster 1x1 --switch-cost 0s --table alone");
-    let jct_s = found[0].jct_ns_mean.unwrap() as f64 / 1e9;
+    let alone = totals(&door, "t.csv --policy fifo --cluster 1x1 --switch-cost 0s --table alone");
+    let jct_s = alone[0].jct_ns_mean.unwrap() as f64 / 1e9;
     assert!((jct_s - 10.0).abs() < 1e-6, "{jct_s}: the mean of steps counts, and not their median");
 
     // As neighbours both are slower to the end, and on nodes of their own neither is.

@@ -38,7 +38,7 @@ impl TurnWriter {
         Ok(TurnWriter { file, path: path.into(), lines, ends: Vec::new(), block_bytes: 0 })
     }
 
-    /// Writes a megabyte of turns at once, for a journal that nobody needs before its end. [`TurnWriter::finish`] writes the last.
+    /// Collects turns and writes a megabyte of them at once. A reader sees the last turns only after [`TurnWriter::finish`].
     pub fn in_blocks(self) -> TurnWriter {
         TurnWriter { block_bytes: BLOCK_BYTES, ..self }
     }
