@@ -141,8 +141,12 @@ pub fn page(report: &Report, links: Links<'_>) -> String {
         sections: sections(report, links),
     };
     // A template that is checked at compile time can fail only where its output cannot be written, and memory can.
-    let text = page.render().unwrap_or_default();
-    // HTML does not have other control characters, and a terminal that shows the file would obey them.
+    without_controls(&page.render().unwrap_or_default())
+}
+
+/// The text with a replacement for each control character that is no line break or tab. HTML does not have them, and a terminal that shows
+/// the text would obey them.
+pub(crate) fn without_controls(text: &str) -> String {
     text.replace(|letter: char| letter.is_control() && !matches!(letter, '\n' | '\t'), "\u{fffd}")
 }
 

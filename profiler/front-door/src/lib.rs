@@ -1,6 +1,7 @@
 //! Runs `profile` and `sched` in tests as a user would, each test in a folder of its own.
 
 mod background;
+mod client;
 mod executable;
 mod received;
 mod wait;
@@ -20,6 +21,7 @@ use schema::{
 
 pub use self::{
     background::{Background, KilledAtTheEnd},
+    client::get,
     executable::executable,
     received::check_received,
     wait::{LONG, let_pass, wait_for, wait_until},

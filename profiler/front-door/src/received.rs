@@ -3,8 +3,6 @@
 use std::{
     collections::BTreeMap,
     fs,
-    io::{Read as _, Write as _},
-    net::TcpStream,
     os::unix::{
         fs::{MetadataExt as _, symlink},
         net::UnixListener,
@@ -18,7 +16,7 @@ use rustix::{
     process::{Pid, Signal, kill_process},
 };
 
-use crate::{Door, KilledAtTheEnd, LONG, Said, executable, wait_until};
+use crate::{Door, KilledAtTheEnd, Said, executable, get, wait_until};
 
 /// A text that stands outside of the runs, and that no command may show or copy.
 const SECRET: &str = "name,submit_s,secret-of-the-reader";
@@ -52,8 +50,8 @@ const BESIDE: [(&str, &str, &str); 7] = [
 /// Runs commands on copies of a run that were changed in more than 25 ways: links out of the run in place of files and folders and
 /// beside them, named pipes, sockets and devices, names that lead out of it, programs that it names, escape sequences, and a file without end.
 ///
-/// `commands` are those of the door's program, with the run as `run`. Each must end by itself, or serve its page and end by an interrupt, without a panic, start no program of the
-/// run, and leave everything outside of the run as it was. What it prints and writes must have nothing of what stands there.
+/// `commands` are those of the door's program, with the run as `run`. Each must end by itself, or serve its page and its metrics and end by an interrupt, without
+/// a panic, start no program of the run, and leave everything outside of the run as it was. What it prints and writes must have nothing of what stands there.
 ///
 /// # Panics
 /// A command does otherwise.
@@ -259,7 +257,7 @@ fn with_secret(path: &Path) -> Option<PathBuf> {
     (is_short_file && fs::read(path).is_ok_and(|bytes| has(&bytes))).then(|| path.into())
 }
 
-/// Runs a command, which has to end by itself. A server is asked for its page, which counts as its output, and is then interrupted.
+/// Runs a command, which has to end by itself. A server is asked for its page and its metrics, which count as its output, and is then interrupted.
 fn ends(door: &Door, arguments: &str, about: &str) -> Said {
     let mut command = door.command(arguments);
     let [out, err] = ["said.out", "said.err"].map(|name| door.path(name));
@@ -267,30 +265,23 @@ fn ends(door: &Door, arguments: &str, about: &str) -> Said {
     let child = command.stdin(Stdio::null()).stdout(to(&out)).stderr(to(&err)).spawn().expect("it starts");
     let mut child = KilledAtTheEnd(child);
     let text = |path: &Path| String::from_utf8_lossy(&fs::read(path).expect("it was written")).into_owned();
-    let mut page = String::new();
+    let mut served = String::new();
     wait_until(&format!("`{arguments}` ends, where {about}"), || {
         if child.0.try_wait().expect("it is a child").is_some() {
             return true;
         }
         let said = text(&out);
         if let Some((address, _)) = said.strip_prefix("http://").and_then(|said| said.split_once("/\n"))
-            && page.is_empty()
+            && served.is_empty()
         {
-            page = page_of(address);
+            for target in ["/", "/metrics"] {
+                let answer = get(address, target).expect("it answers");
+                assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+                served += &answer;
+            }
             kill_process(Pid::from_child(&child.0), Signal::INT).expect("it is not waited for");
         }
         false
     });
-    Said { out: text(&out) + &page, err: text(&err) }
-}
-
-/// The answer of a server on this machine to a request for its page.
-fn page_of(address: &str) -> String {
-    let mut stream = TcpStream::connect(address).expect("it listens");
-    stream.set_read_timeout(Some(LONG)).expect("it is above 0");
-    write!(stream, "GET / HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").expect("it reads");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("it answers in UTF-8");
-    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-    answer
+    Said { out: text(&out) + &served, err: text(&err) }
 }

@@ -22,7 +22,7 @@ use super::{
     REST,
     growth::{GrowingRun, Growth, Held, Trained},
 };
-use crate::report::runs_in;
+use crate::{page::without_controls, report::runs_in};
 
 pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -82,22 +82,23 @@ impl Default for Metrics {
             unreadable: Family::default(),
         };
         let mut registry = Registry::with_prefix("tandem");
-        let of = families.clone();
-        registry.register("step_seconds", "Durations of the steps of rank 0", of.steps);
-        registry.register("memory_bytes", "Resident memory of the processes of the job", of.memory);
+        let registered = families.clone();
+        registry.register("step_seconds", "Durations of the steps of rank 0", registered.steps);
+        registry.register("memory_bytes", "Resident memory of the processes of the job", registered.memory);
         let text = "Device memory of the processes of the job, as the driver reports it";
-        registry.register("device_memory_bytes", text, of.device_memory);
-        registry.register("jobs", "Jobs that have arrived, by their state", of.jobs);
-        registry.register("turns", "Turns of the scheduler", of.turns);
-        registry.register("run_ended", "1 if the run has ended", of.ended);
+        registry.register("device_memory_bytes", text, registered.device_memory);
+        registry.register("jobs", "Jobs that have arrived, by their state", registered.jobs);
+        registry.register("turns", "Turns of the scheduler", registered.turns);
+        registry.register("run_ended", "1 if the run has ended", registered.ended);
         let text = "Files of the run that cannot be read, and are missing from its metrics";
-        registry.register("unreadable_files", text, of.unreadable);
+        registry.register("unreadable_files", text, registered.unreadable);
         Metrics { registry, runs: BTreeMap::new(), families, read_at: None, took: Duration::ZERO }
     }
 }
 
 impl Metrics {
-    /// The text of all metrics. The runs are read on first, unless the last reading was so long that the server still rests.
+    /// Reads what the runs have gained, and returns the text of all metrics. While the server rests after the last reading, the text has the
+    /// values of that reading.
     pub(super) fn renewed(&mut self, paths: &[PathBuf]) -> String {
         if self.read_at.is_none_or(|at| at.elapsed() >= self.took * REST) {
             let begin = Instant::now();
@@ -109,7 +110,7 @@ impl Metrics {
         }
         let mut text = String::new();
         encode(&mut text, &self.registry).expect("writing to a string does not fail");
-        text
+        without_controls(&text)
     }
 
     /// Reads a run on. One that cannot be read has an unreadable file, its manifest or a file that it may not have.

@@ -1,13 +1,12 @@
 //! A server of runs, and its clients.
 
 use std::{
-    io::{BufRead as _, BufReader, Read as _, Write as _},
-    net::TcpStream,
+    io::{BufRead as _, BufReader},
     path::Path,
     process::Stdio,
 };
 
-use front_door::{Door, KilledAtTheEnd};
+use front_door::{Door, KilledAtTheEnd, get};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// `report serve`, and the address that it has printed.
@@ -37,13 +36,4 @@ impl Served {
         kill_process(Pid::from_child(&self.server.0), Signal::INT).expect("it is there");
         self.server.0.wait().expect("it ends").code()
     }
-}
-
-/// The answer of a server, with its head.
-pub(crate) fn get(address: &str, target: &str) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect(address)?;
-    write!(stream, "GET {target} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    Ok(answer)
 }

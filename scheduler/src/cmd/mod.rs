@@ -124,10 +124,12 @@ fn recorded(path: &Path) -> anyhow::Result<(RunInputs, Vec<Turn>)> {
     let run = RunDir::open(path)?;
     let inputs = RunInputs::read(&run)?;
     if !run.decisions_path().is_file() {
-        let remedy = "simulate its trace again with --journal, or name a run that has one";
-        return Err(
-            Exit::NothingMatched.because(format!("{} has no decisions.jsonl; {remedy}", path.display()))
-        );
+        let is_simulated = online::scheduling(&inputs.manifest)?.simulated.is_some();
+        let again = if is_simulated { "simulate its trace again with --journal" } else { "put it back" };
+        return Err(Exit::NothingMatched.because(format!(
+            "{} has no decisions.jsonl; {again}, or name a run that has one",
+            path.display()
+        )));
     }
     let turns = decision::read(&run.decisions_path())?;
     match turns.is_empty() {
