@@ -32,7 +32,7 @@ pub use self::drift::Drifting;
 pub use self::switches::{Cost, Measured, MeasuredElseNamed, Named, SwitchCosts};
 use self::{
     events::{Event, Queue},
-    state::{LaunchPhase, SimulatedLaunch},
+    state::{LaunchPhase, Launches, SimulatedLaunch},
 };
 use crate::{
     cluster::{Action, ActionError, Cluster, ClusterError, JobId},
@@ -119,7 +119,7 @@ pub struct Sim<'a> {
     queue: Queue,
     /// The number of jobs that have arrived. Arrivals are not in the queue, because they are in order already.
     arrived: usize,
-    launches: Vec<SimulatedLaunch>,
+    launches: Launches,
     devices: Vec<Slot>,
     /// The names of jobs that are commands.
     names: BTreeMap<JobId, String>,
@@ -162,7 +162,7 @@ impl<'a> Sim<'a> {
             now: Nanos::ZERO,
             queue: Queue::default(),
             arrived: 0,
-            launches: vec![SimulatedLaunch::default(); asked.len()],
+            launches: Launches::new(asked.len()),
             devices: vec![Slot::default(); topology.devices() as usize],
             names: commands.map(|asked| (asked.id, asked.what.workload().into_owned())).collect(),
             leavers: Leavers::default(),
@@ -216,7 +216,7 @@ impl<'a> Sim<'a> {
             Payload::Training { workload, .. } => workload,
             Payload::Command(_) => &self.names[&id],
         };
-        let device = self.launches[id.0 as usize].devices.first().copied().unwrap_or(DeviceId(0));
+        let device = self.launches[id].devices.first().copied().unwrap_or(DeviceId(0));
         asked.subject(workload, plan, self.topology, self.topology.type_of(device))
     }
 
@@ -226,17 +226,17 @@ impl<'a> Sim<'a> {
     }
 
     fn launch(&mut self, id: JobId) -> &mut SimulatedLaunch {
-        &mut self.launches[id.0 as usize]
+        &mut self.launches[id]
     }
 
     /// Whether the launch of the job still has the number under which an event was planned. Otherwise the event is obsolete.
     fn has(&self, id: JobId, number: u32) -> bool {
-        self.launches[id.0 as usize].number == number
+        self.launches[id].number == number
     }
 
     /// Whether this launch of the job has not ended. Its number changes when a job beside it fails.
     fn is_there(&self, id: JobId, launches: u32) -> bool {
-        let launch = &self.launches[id.0 as usize];
+        let launch = &self.launches[id];
         launch.launches == launches && launch.phase != LaunchPhase::Away
     }
 
@@ -278,12 +278,12 @@ impl<'a> Sim<'a> {
             }
             Event::Boundary(id, number) if self.has(id, number) => self.reach_boundary(id).map(|()| None),
             Event::Settle(id, number, to) if self.has(id, number) => self.settle(id, to).map(Some),
-            Event::Crash(id, stint) if self.launch(id).stint == stint => {
+            Event::Crash(id, stint) if self.launches[id].stint == stint => {
                 self.fail(id, ErrorKind::Crashed, "it was drawn to crash").map(Some)
             }
             // A job that was stopped reports no more progress, though it trains for a while.
             Event::Tell(id, stint)
-                if self.launch(id).stint == stint && self.launch(id).phase == LaunchPhase::Training =>
+                if self.launches[id].stint == stint && self.launches[id].phase == LaunchPhase::Training =>
             {
                 Ok(Some(self.tell(id)))
             }

@@ -33,7 +33,7 @@ impl Sim<'_> {
             return Some(Happened::DeviceLost { device });
         }
         for job in has {
-            self.queue.plan(self.now, Event::Lose(job, self.launches[job.0 as usize].launches));
+            self.queue.plan(self.now, Event::Lose(job, self.launches[job].launches));
         }
         self.queue.plan(self.now, Event::Lost(device));
         None

@@ -163,8 +163,8 @@ impl Sim<'_> {
     pub(super) fn finish(&mut self, id: JobId) -> anyhow::Result<Happened> {
         self.cease_training(id)?;
         let steps = self.asked[id.0 as usize].steps.unwrap_or_default();
-        self.launch(id).saved = Some(steps);
         self.vacate(id);
+        self.launches.forget(id);
         Ok(Happened::Finished { job: id, steps })
     }
 
@@ -173,7 +173,7 @@ impl Sim<'_> {
         let id = match event {
             Event::Lose(id, launches) if self.is_there(id, launches) => id,
             Event::Settle(id, number, Settled::Stopped) if self.has(id, number) => id,
-            Event::Crash(id, stint) if self.launch(id).stint == stint => id,
+            Event::Crash(id, stint) if self.launches[id].stint == stint => id,
             _ => return None,
         };
         let is_written = match (event, self.launch(id).phase) {
@@ -207,7 +207,7 @@ impl Sim<'_> {
 
     /// Begins at once, or when all jobs that are leaving its devices have left.
     fn begin_after_others(&mut self, id: JobId, takes: Nanos) {
-        if self.leavers.wait(id, &self.launches[id.0 as usize].devices) {
+        if self.leavers.wait(id, &self.launches[id].devices) {
             self.launch(id).phase = LaunchPhase::Waiting { takes };
         } else {
             self.switch(id, Settled::Running, false, takes);
@@ -225,7 +225,7 @@ impl Sim<'_> {
 
     fn leave_at_boundary(&mut self, id: JobId, to: Settled, checkpoint: bool) {
         self.will_leave(id);
-        let launch = &self.launches[id.0 as usize];
+        let launch = &self.launches[id];
         let works_on = self.costs.works_on(&self.subject(id, launch.plan), launch.devices.len() as u32);
         // Who is granted work has the step after the present one always, however long it is.
         let works_on = if works_on == Nanos::ZERO {
@@ -254,8 +254,7 @@ impl Sim<'_> {
     fn cost(&mut self, id: JobId, of: Cost) -> anyhow::Result<Nanos> {
         let launch = self.launch(id);
         launch.switches += 1;
-        let mut chance =
-            numbers(self.settings.seed, Draw::Switch, id.0, self.launches[id.0 as usize].switches);
+        let mut chance = numbers(self.settings.seed, Draw::Switch, id.0, self.launches[id].switches);
         self.known_cost(id, of, &mut || normal(&mut chance))
     }
 
@@ -265,7 +264,7 @@ impl Sim<'_> {
     }
 
     fn known_cost(&self, id: JobId, of: Cost, luck: &mut dyn FnMut() -> f64) -> anyhow::Result<Nanos> {
-        let launch = &self.launches[id.0 as usize];
+        let launch = &self.launches[id];
         let subject = self.subject(id, launch.plan);
         let cost = self.costs.cost(&subject, launch.devices.len() as u32, of, luck);
         cost.with_context(|| format!("what {} costs {} was not measured", of.noun(), subject.workload))
@@ -287,7 +286,7 @@ impl Sim<'_> {
     }
 
     fn will_leave(&mut self, id: JobId) {
-        self.leavers.leave(id, &self.launches[id.0 as usize].devices);
+        self.leavers.leave(id, &self.launches[id].devices);
     }
 
     /// Lets the jobs begin that waited for it alone.
@@ -301,7 +300,7 @@ impl Sim<'_> {
 
     /// Nothing of it is left here but its last checkpoint.
     fn vacate(&mut self, id: JobId) {
-        for device in &self.launches[id.0 as usize].devices {
+        for device in &self.launches[id].devices {
             self.devices[device.0 as usize].has.retain(|other| *other != id);
         }
         self.has_left(id);

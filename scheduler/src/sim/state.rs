@@ -1,7 +1,9 @@
 //! The state of a launch on a simulated cluster.
 
+use std::ops::{Index, IndexMut};
+
 use schema::{
-    decision::{DeviceId, Settled, Share},
+    decision::{DeviceId, JobId, Settled, Share},
     plan::Plan,
     units::Nanos,
 };
@@ -77,5 +79,37 @@ impl SimulatedLaunch {
     /// Whether it has done more steps than its last checkpoint holds.
     pub(super) fn has_more(&self) -> bool {
         whole(self.stretch.steps) > self.saved.unwrap_or(0)
+    }
+}
+
+/// The launches of all jobs. A job takes memory for one from its first start to its last step.
+pub(super) struct Launches {
+    launches: Vec<Option<Box<SimulatedLaunch>>>,
+    /// The launch of jobs that have none in memory.
+    none: SimulatedLaunch,
+}
+
+impl Launches {
+    pub(super) fn new(jobs: usize) -> Launches {
+        Launches { launches: vec![None; jobs], none: SimulatedLaunch::default() }
+    }
+
+    /// Forgets the launch of a job that has done its last step.
+    pub(super) fn forget(&mut self, id: JobId) {
+        self.launches[id.0 as usize] = None;
+    }
+}
+
+impl Index<JobId> for Launches {
+    type Output = SimulatedLaunch;
+
+    fn index(&self, id: JobId) -> &SimulatedLaunch {
+        self.launches[id.0 as usize].as_deref().unwrap_or(&self.none)
+    }
+}
+
+impl IndexMut<JobId> for Launches {
+    fn index_mut(&mut self, id: JobId) -> &mut SimulatedLaunch {
+        self.launches[id.0 as usize].get_or_insert_default()
     }
 }

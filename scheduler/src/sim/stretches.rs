@@ -27,7 +27,7 @@ impl Sim<'_> {
         launch.phase = LaunchPhase::Training;
         launch.stretch.since = now;
         launch.stint += 1;
-        for device in &self.launches[id.0 as usize].devices {
+        for device in &self.launches[id].devices {
             self.devices[device.0 as usize].trains.push(id);
         }
         self.set_pace(id)?;
@@ -41,7 +41,7 @@ impl Sim<'_> {
     pub(super) fn cease_training(&mut self, id: JobId) -> anyhow::Result<()> {
         self.end_stretch(id);
         let disturbed = self.disturbed(id);
-        let launch = &mut self.launches[id.0 as usize];
+        let launch = &mut self.launches[id];
         launch.stint += 1;
         for device in &launch.devices {
             self.devices[device.0 as usize].trains.retain(|other| *other != id);
@@ -65,7 +65,7 @@ impl Sim<'_> {
 
     /// The steps that a job that trains has done by a time of its stretch, with a fraction.
     pub(super) fn steps_at(&mut self, id: JobId, at: Nanos) -> f64 {
-        self.course.steps_at(id, &self.launches[id.0 as usize].stretch, at)
+        self.course.steps_at(id, &self.launches[id].stretch, at)
     }
 
     /// Plans the end of the steps that are left, or the boundary at which it leaves.
@@ -88,14 +88,14 @@ impl Sim<'_> {
     pub(super) fn check_company(&self, id: JobId) -> anyhow::Result<()> {
         let stays = |other: &JobId| {
             matches!(
-                self.launches[other.0 as usize].phase,
+                self.launches[*other].phase,
                 LaunchPhase::Waiting { .. }
                     | LaunchPhase::Training
                     | LaunchPhase::Switching { to: Settled::Running, .. }
             )
         };
         let there = |of: JobId| -> BTreeSet<JobId> {
-            let devices = &self.launches[of.0 as usize].devices;
+            let devices = &self.launches[of].devices;
             let has = devices.iter().flat_map(|device| &self.devices[device.0 as usize].has);
             has.copied().filter(|other| *other != of && stays(other)).collect()
         };
@@ -111,7 +111,7 @@ impl Sim<'_> {
 
     /// Who else trains on its devices.
     fn company(&self, id: JobId) -> BTreeSet<JobId> {
-        let devices = &self.launches[id.0 as usize].devices;
+        let devices = &self.launches[id].devices;
         let trains = devices.iter().flat_map(|device| &self.devices[device.0 as usize].trains);
         trains.copied().filter(|other| *other != id).collect()
     }
@@ -123,7 +123,7 @@ impl Sim<'_> {
         if !self.truth.minds_neighbours() {
             return neighbours;
         }
-        let devices = &self.launches[id.0 as usize].devices;
+        let devices = &self.launches[id].devices;
         for device in self.topology.around(devices) {
             let trains = &self.devices[device.0 as usize].trains;
             for other in trains {
@@ -131,9 +131,8 @@ impl Sim<'_> {
                 *crowd = trains.len().max(*crowd);
             }
         }
-        neighbours.retain(|other, _| {
-            self.launches[other.0 as usize].devices.iter().all(|device| !devices.contains(device))
-        });
+        neighbours
+            .retain(|other, _| self.launches[*other].devices.iter().all(|device| !devices.contains(device)));
         neighbours
     }
 
@@ -170,7 +169,7 @@ impl Sim<'_> {
             .neighbours(id)
             .into_iter()
             .map(|(other, crowd)| Neighbour {
-                job: self.subject(other, self.launches[other.0 as usize].plan),
+                job: self.subject(other, self.launches[other].plan),
                 share: 1.0 / crowd as f64,
             })
             .collect();
@@ -184,7 +183,7 @@ impl Sim<'_> {
     /// Counts the steps of the stretch that ends now, and what of them is in a checkpoint.
     pub(super) fn end_stretch(&mut self, id: JobId) {
         let (now, every) = (self.now, self.settings.checkpoint_every);
-        let launch = &self.launches[id.0 as usize];
+        let launch = &self.launches[id];
         if let (Some(every), Some(began)) = (every, launch.began) {
             let last = Nanos((now - began).0 / every.0 * every.0) + began;
             if last > began && last >= launch.stretch.since {
@@ -208,7 +207,7 @@ impl Sim<'_> {
         neighbours: &[Neighbour<'_>],
     ) -> anyhow::Result<f64> {
         let beside_all = self.step_ns(id, company, neighbours)?;
-        let share = |other: &JobId| self.launches[other.0 as usize].share.get();
+        let share = |other: &JobId| self.launches[*other].share.get();
         let mut shares: Vec<f64> = company.iter().map(share).filter(|share| *share < 1.0).collect();
         if shares.is_empty() {
             return Ok(beside_all);
@@ -234,9 +233,9 @@ impl Sim<'_> {
         company: &BTreeSet<JobId>,
         neighbours: &[Neighbour<'_>],
     ) -> anyhow::Result<f64> {
-        let launch = &self.launches[id.0 as usize];
+        let launch = &self.launches[id];
         let co_runners: Vec<_> =
-            company.iter().map(|other| self.subject(*other, self.launches[other.0 as usize].plan)).collect();
+            company.iter().map(|other| self.subject(*other, self.launches[*other].plan)).collect();
         let question = Question {
             job: self.subject(id, launch.plan),
             placement: &self.topology.placement(&launch.devices),
@@ -269,7 +268,7 @@ impl Sim<'_> {
     }
 
     fn plan_to_tell(&mut self, id: JobId) {
-        let launch = &self.launches[id.0 as usize];
+        let launch = &self.launches[id];
         if let (Some(every), Some(began)) = (self.settings.progress_every, launch.began) {
             let told = (self.now - began).0 / every.0;
             let at = began + Nanos((told + 1) * every.0);
@@ -278,7 +277,7 @@ impl Sim<'_> {
     }
 
     fn plan_to_crash(&mut self, id: JobId) {
-        let launch = &self.launches[id.0 as usize];
+        let launch = &self.launches[id];
         if let Some(mean) = self.settings.faults.launch_mtbf_ns {
             let mut chance = numbers(self.settings.seed, Draw::Crash, id.0, launch.stint);
             let at = self.after(Nanos(exponential(&mut chance, mean) as u64));
