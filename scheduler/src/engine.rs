@@ -126,34 +126,15 @@ pub struct Engine<'a> {
 /// Runs until every job has ended, and returns the outcomes. After an error, [`Engine::outcomes`] returns the outcomes so far.
 ///
 /// # Errors
-/// Returns an error of the cluster or of the journal, and [`ClusterError::Stuck`] if jobs wait and no event is left. Fails if an
-/// event contradicts the state of the run, and if the policy fails, asks to be woken in the past, or is woken again and again and
-/// does nothing.
+/// See [`Engine::run`].
 pub fn run(
     engine: &mut Engine<'_>,
     cluster: &mut dyn Cluster,
     policy: &mut dyn Policy,
     journal: &mut dyn Journal,
 ) -> Result<Vec<Outcome>, ClusterError> {
-    if !journal.needs_hashes() {
-        engine.chain = None;
-    }
-    while engine.left > 0 {
-        let events = engine.next(cluster)?;
-        let now = cluster.now();
-        for happened in &events {
-            engine
-                .apply(now, happened)
-                .with_context(|| format!("the cluster reported at {now}: {happened}"))?;
-        }
-        let decision = policy.decide(&engine.view_of_policy());
-        if let Some(failure) = policy.failure() {
-            return Err(failure.into());
-        }
-        let turn = engine.act(events, decision, cluster)?;
-        journal.record(turn, &engine.view())?;
-    }
-    Ok(engine.outcomes())
+    engine.run(cluster, policy, journal)?;
+    Ok(engine.outcomes().collect())
 }
 
 impl<'a> Engine<'a> {
@@ -201,6 +182,38 @@ impl<'a> Engine<'a> {
         }
         engine.refuse_for_lack_of_cpus(Placement::Spread);
         engine
+    }
+
+    /// Runs until every job has ended.
+    ///
+    /// # Errors
+    /// Returns an error of the cluster or of the journal, and [`ClusterError::Stuck`] if jobs wait and no event is left. Fails if an
+    /// event contradicts the state of the run, and if the policy fails, asks to be woken in the past, or is woken again and again and
+    /// does nothing.
+    pub fn run(
+        &mut self,
+        cluster: &mut dyn Cluster,
+        policy: &mut dyn Policy,
+        journal: &mut dyn Journal,
+    ) -> Result<(), ClusterError> {
+        if !journal.needs_hashes() {
+            self.chain = None;
+        }
+        while self.left > 0 {
+            let events = self.next(cluster)?;
+            let now = cluster.now();
+            for happened in &events {
+                self.apply(now, happened)
+                    .with_context(|| format!("the cluster reported at {now}: {happened}"))?;
+            }
+            let decision = policy.decide(&self.view_of_policy());
+            if let Some(failure) = policy.failure() {
+                return Err(failure.into());
+            }
+            let turn = self.act(events, decision, cluster)?;
+            journal.record(turn, &self.view())?;
+        }
+        Ok(())
     }
 
     /// Lets the policy know the costs of switches and the legal plans of jobs.
@@ -252,8 +265,14 @@ impl<'a> Engine<'a> {
     }
 
     /// The outcomes of all jobs, in the order of the trace.
-    pub fn outcomes(&self) -> Vec<Outcome> {
+    pub fn outcomes(&self) -> impl Iterator<Item = Outcome> {
         outcomes::outcomes(self.asked, &self.jobs, &self.packing, &self.shares, self.now, self.arrived)
+    }
+
+    /// The jobs that were admitted, each with the time at which it ended. `None` if it has not.
+    pub(crate) fn ends(&self) -> impl Iterator<Item = (&'a JobRequest, Option<Nanos>)> {
+        let jobs = self.asked.iter().zip(&self.jobs).filter(|(_, job)| outcomes::is_admitted(job));
+        jobs.map(|(asked, job)| (asked, outcomes::end(&job.state)))
     }
 
     /// The number of jobs that have arrived and have not ended.

@@ -79,6 +79,18 @@ pub enum Payload {
     Command(Vec<String>),
 }
 
+/// What a model may answer differently for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Kind<'a> {
+    workload: Cow<'a, str>,
+    global_batch: Option<u32>,
+    plan: Option<Plan>,
+    devices: u32,
+    device_type: Option<&'a str>,
+    cpus: Option<u16>,
+    step_ns: Option<u64>,
+}
+
 /// What a pause does to a job, if jobs are suspended by `pause`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pausing {
@@ -139,11 +151,17 @@ impl JobRequest {
         Subject { workload, global_batch: self.what.global_batch(), plan, trace_time }
     }
 
-    /// A name that jobs have in common for which a model has the same answers.
-    pub fn kind(&self) -> String {
-        let JobRequest { plan, devices, device_type, cpus, step_ns, .. } = self;
-        let (workload, batch) = (self.what.workload(), self.what.global_batch());
-        format!("{workload} {batch:?} {plan:?} {devices} {device_type:?} {cpus:?} {step_ns:?}")
+    /// What jobs have in common for which a model has the same answers.
+    pub fn kind(&self) -> Kind<'_> {
+        Kind {
+            workload: self.what.workload(),
+            global_batch: self.what.global_batch(),
+            plan: self.plan,
+            devices: self.devices,
+            device_type: self.device_type.as_deref(),
+            cpus: self.cpus,
+            step_ns: self.step_ns,
+        }
     }
 
     /// The date and time of the arrival where the trace was recorded, in UTC (RFC 3339).

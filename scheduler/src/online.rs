@@ -46,7 +46,7 @@ pub use self::{
     predict::{Simulated, predict, predicted, simulate},
     run_inputs::{InputFiles, RunInputs, by_type, cluster, scheduling},
 };
-use self::{machine_speed::SpeedWatch, world::World};
+use self::{fair_times::FairTimes, machine_speed::SpeedWatch, world::World};
 use crate::{
     cluster::{Action, ClusterError, DeviceId, Happened, JobId},
     engine::Engine,
@@ -176,7 +176,12 @@ pub fn conduct(run: &RunDir, consent: &Consent) -> anyhow::Result<Ended> {
     };
     let SpeedWatch { recorded, .. } = journal;
     let closed = launcher.close();
-    let mut outcomes = inputs.with_fair_times(with_predictions(&predicted, engine.outcomes()));
+    let mut fair_times = FairTimes::new(&inputs, &engine);
+    let outcome = |row: Outcome| Outcome {
+        predicted_jct_ns: predicted.get(&row.job).copied().flatten(),
+        ..fair_times.add_to(row)
+    };
+    let mut outcomes: Vec<Outcome> = engine.outcomes().map(outcome).collect();
     let skips = skips.take();
     let forwarded = waited.map(|waited| forward::add_skipped(run, &skips, waited, &mut outcomes)).transpose();
     let written = rows::write(&run.outcomes_path(), &outcomes)
@@ -332,14 +337,6 @@ fn read_predictions(run: &RunDir) -> anyhow::Result<BTreeMap<JobId, Option<u64>>
     }
     let predictions: Vec<Prediction> = rows::read(&run.predictions_path())?;
     Ok(predictions.iter().map(|row| (row.job, row.jct_ns)).collect())
-}
-
-/// Adds the predicted completion times to the outcomes.
-fn with_predictions(predicted: &BTreeMap<JobId, Option<u64>>, mut outcomes: Vec<Outcome>) -> Vec<Outcome> {
-    for outcome in &mut outcomes {
-        outcome.predicted_jct_ns = predicted.get(&outcome.job).copied().flatten();
-    }
-    outcomes
 }
 
 /// Copies the inputs into the directory of a run, so that it can be resumed and replayed without the originals.

@@ -8,7 +8,7 @@ use schema::{
 
 use crate::{
     cluster::{Action, ActionError, Cluster, ClusterError},
-    engine::{self, Engine},
+    engine::Engine,
     journal::{Journal, Unrecorded},
     policy::{Decision, Policy},
     view::View,
@@ -18,10 +18,10 @@ use crate::{
 /// interrupted run can go on from there on another cluster.
 ///
 /// # Errors
-/// Returns the first turn that was decided otherwise as a [`Difference`] in [`ClusterError::Other`], and errors of [`engine::run`].
+/// Returns the first turn that was decided otherwise as a [`Difference`] in [`ClusterError::Other`], and errors of [`Engine::run`].
 pub fn replay(engine: &mut Engine<'_>, policy: &mut dyn Policy, turns: &[Turn]) -> Result<(), ClusterError> {
-    match engine::run(engine, &mut Replay::new(turns), policy, &mut Comparison { turns }) {
-        Ok(_) | Err(ClusterError::Nothing | ClusterError::Stuck { .. }) => Ok(()),
+    match engine.run(&mut Replay::new(turns), policy, &mut Comparison { turns }) {
+        Ok(()) | Err(ClusterError::Nothing | ClusterError::Stuck { .. }) => Ok(()),
         Err(other) => Err(other),
     }
 }
@@ -29,11 +29,11 @@ pub fn replay(engine: &mut Engine<'_>, policy: &mut dyn Policy, turns: &[Turn]) 
 /// The outcomes at the end of a journal. Its actions are done as they were recorded, so that no policy decides again.
 ///
 /// # Errors
-/// Returns the errors of [`engine::run`], as for a journal that does not fit the jobs of the engine.
+/// Returns the errors of [`Engine::run`], as for a journal that does not fit the jobs of the engine.
 pub fn outcomes(engine: &mut Engine<'_>, turns: &[Turn]) -> Result<Vec<Outcome>, ClusterError> {
     let mut recorded = Recorded(turns.iter());
-    match engine::run(engine, &mut Replay::new(turns), &mut recorded, &mut Unrecorded) {
-        Ok(_) | Err(ClusterError::Nothing | ClusterError::Stuck { .. }) => Ok(engine.outcomes()),
+    match engine.run(&mut Replay::new(turns), &mut recorded, &mut Unrecorded) {
+        Ok(()) | Err(ClusterError::Nothing | ClusterError::Stuck { .. }) => Ok(engine.outcomes().collect()),
         Err(other) => Err(other),
     }
 }

@@ -8,7 +8,7 @@
 //! as long, which is the time on the isolated share of Gavel (Narayanan et al., OSDI 2020; `policies/isolated.py`). The artifact of
 //! Shockwave divides by `M / N` also for jobs of several devices, which makes them look less fairly treated than they are.
 
-use schema::rows::{FinishTimeFairness, Outcome, Status};
+use schema::rows::{FinishTimeFairness, Outcome};
 use statistics::{median_in_place, quantile_of_sorted};
 
 /// A rho counts as above 1 from here on. Times are whole nanoseconds, and rounding is not unfair; Shockwave rounds rho to five digits.
@@ -23,27 +23,36 @@ pub struct Devices {
     pub count: u32,
 }
 
-/// Sets `fair_ns` of the rows that have `alone_ns` and have ended. `of` has the devices that the job of a row may use; rows
-/// without an answer are of no part.
-pub fn add_fair_times(rows: &mut [Outcome], of: impl Fn(&Outcome) -> Option<Devices>) {
-    let devices: Vec<Option<Devices>> = rows.iter().map(of).collect();
-    let parts = devices.iter().flatten().map(|devices| devices.part + 1).max().unwrap_or(0);
-    let mut stays: Vec<Vec<(u64, Option<u64>)>> = vec![Vec::new(); parts];
-    for (row, devices) in rows.iter().zip(&devices) {
-        // A job that was not admitted was never there. One that has not ended stays until the end of the run.
-        let was_there = row.end_ns.is_some() || row.status != Status::Unsupported;
-        if let Some(devices) = devices.filter(|_| was_there) {
-            stays[devices.part].push((row.submit_ns, row.end_ns));
+/// The time for which a job was present in a part of the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stay {
+    pub part: usize,
+    pub submit_ns: u64,
+    /// `None` for a job that stayed until the end of the run.
+    pub end_ns: Option<u64>,
+}
+
+/// How many jobs were present, for each part of the cluster.
+pub struct FairTimes(Vec<Present>);
+
+impl FairTimes {
+    /// Counts the jobs of a run. A job that was not admitted was never present.
+    pub fn new(stays: impl Iterator<Item = Stay>) -> FairTimes {
+        let mut changes: Vec<Vec<(u64, i64)>> = Vec::new();
+        for Stay { part, submit_ns, end_ns } in stays {
+            changes.resize(changes.len().max(part + 1), Vec::new());
+            changes[part].push((submit_ns, 1));
+            changes[part].extend(end_ns.map(|ns| (ns, -1)));
         }
+        FairTimes(changes.into_iter().map(Present::new).collect())
     }
-    let present: Vec<Present> = stays.iter().map(|stays| Present::new(stays)).collect();
-    for (row, devices) in rows.iter_mut().zip(&devices) {
-        let known = row.alone_ns.zip(row.end_ns).zip(*devices);
-        row.fair_ns = known.map(|((alone_ns, end_ns), Devices { part, count })| {
-            let jobs = present[part].mean(row.submit_ns, end_ns);
-            let slower = f64::from(row.devices) * jobs / f64::from(count.max(1));
-            (alone_ns as f64 * slower.max(1.0)).round() as u64
-        });
+
+    /// The `fair_ns` of a row that has `alone_ns` and has ended. Its job is one of those that were counted.
+    pub fn fair_ns(&self, row: &Outcome, Devices { part, count }: Devices) -> Option<u64> {
+        let (alone_ns, end_ns) = row.alone_ns.zip(row.end_ns)?;
+        let jobs = self.0.get(part)?.mean(row.submit_ns, end_ns);
+        let slower = f64::from(row.devices) * jobs / f64::from(count.max(1));
+        Some((alone_ns as f64 * slower.max(1.0)).round() as u64)
     }
 }
 
@@ -76,9 +85,8 @@ struct Present {
 }
 
 impl Present {
-    fn new(stays: &[(u64, Option<u64>)]) -> Present {
-        let mut steps: Vec<(u64, i64)> = stays.iter().map(|(from, _)| (*from, 1)).collect();
-        steps.extend(stays.iter().filter_map(|(_, to)| Some(((*to)?, -1))));
+    /// `steps` are the instants at which a job comes (1) or leaves (-1).
+    fn new(mut steps: Vec<(u64, i64)>) -> Present {
         steps.sort_unstable();
         let (mut changes, mut jobs, mut area, mut last) = (Vec::new(), 0_i64, 0_u128, 0);
         for same in steps.chunk_by(|a, b| a.0 == b.0) {
@@ -118,7 +126,8 @@ mod tests {
     fn the_mean_number_of_jobs_is_that_of_every_instant() {
         // Three jobs leave and come at one instant, one stays for ever, and no job is there at first.
         let stays = [(3, Some(9)), (3, Some(5)), (5, Some(20)), (5, None), (9, Some(10))];
-        let present = Present::new(&stays);
+        let steps = |(from, to): &(u64, Option<u64>)| [Some((*from, 1)), to.map(|to| (to, -1))];
+        let present = Present::new(stays.iter().flat_map(steps).flatten().collect());
         let jobs_at = |at: u64| {
             let is_there = |(from, to): &&(u64, Option<u64>)| *from <= at && to.is_none_or(|to| at < to);
             stays.iter().filter(is_there).count() as f64
@@ -128,7 +137,7 @@ mod tests {
             let found = present.mean(from, to);
             assert!((found - mean.max(1.0)).abs() < 1e-12, "{from}..{to}: {found} is not {mean}");
         }
-        assert_eq!((present.mean(4, 4), Present::new(&[]).mean(0, 5)), (1.0, 1.0));
+        assert_eq!((present.mean(4, 4), Present::new(Vec::new()).mean(0, 5)), (1.0, 1.0));
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod progress;
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
+    slice,
     time::Duration,
 };
 
@@ -18,7 +19,7 @@ use jobs::{
     pool,
     run::{self, Observed},
 };
-use outcomes::{draws::totals_of_draws, totals::totals};
+use outcomes::{draws::totals_of_draws, totals::Tally};
 use rig::{Exit, output, sampler::SamplerCost};
 use schema::{
     catalog::Catalog,
@@ -266,7 +267,7 @@ fn simulate(
     let simulated = online::simulate(inputs, &mut refusal, consent);
     let refused = refusal.told();
     decisions.map_or(Ok(()), |mut decisions| decisions.finish())?;
-    let Simulated { outcomes, ended, decision_times } = simulated?;
+    let Simulated { jobs, ended, decision_times } = simulated?;
     let draws = args.rules.draws.filter(|_| ended.is_ok());
     let draws = draws.map(|count| Draws::new(inputs, count, consent)).transpose()?.unwrap_or_default();
     let is_whole = match ended {
@@ -277,19 +278,28 @@ fn simulate(
         }
         Err(error) => return Err(error.into()),
     };
-    if let Some(run) = run {
-        rows::write(&run.outcomes_path(), &outcomes)?;
-        if args.rules.draws.is_some() {
-            online::predicted(inputs, &outcomes, &draws).write(&run)?;
+    let mut table = run.as_ref().map(|run| rows::Writer::create(&run.outcomes_path())).transpose()?;
+    let (mut tally, mut failed) = (Tally::default(), Vec::new());
+    for row in jobs.outcomes() {
+        tally.add(&row);
+        if let Some(table) = &mut table {
+            table.push(slice::from_ref(&row))?;
         }
-        let failed: Vec<String> =
-            outcomes.iter().filter(|row| row.end_ns.is_none()).map(|row| row.name.clone()).collect();
+        if row.end_ns.is_none() {
+            failed.push(row.name);
+        }
+    }
+    table.map_or(Ok(()), rows::Writer::finish)?;
+    if let Some(run) = run {
+        if args.rules.draws.is_some() {
+            online::predicted(inputs, jobs.outcomes(), &draws).write(&run)?;
+        }
         let exit = if is_whole { Exit::Ok } else { Exit::SomeFailed };
         run::write_end(&run, exit, failed, observed, SamplerCost::default())?;
         output::note(format_args!("run: {}", run.path().display()));
     }
     let drawn = totals_of_draws(&draws.rows);
-    let totals = totals("", &outcomes, inputs.topology.devices());
+    let totals = tally.totals("", inputs.topology.devices());
     Ok((Totals { decision_times, drawn, ..totals }, is_whole))
 }
 

@@ -16,9 +16,30 @@ pub(super) fn outcomes(
     shares: &Shares,
     now: Nanos,
     arrived: usize,
-) -> Vec<Outcome> {
-    let row = |(n, ((asked, job), share))| outcome(asked, job, packing, share, now, n < arrived);
-    asked.iter().zip(jobs).zip(shares.until(now)).enumerate().map(row).collect()
+) -> impl Iterator<Item = Outcome> {
+    let row = move |(n, ((asked, job), share))| outcome(asked, job, packing, share, now, n < arrived);
+    asked.iter().zip(jobs).zip(shares.until(now)).enumerate().map(row)
+}
+
+/// Whether the job was admitted. The engine refuses a job before it starts, and a worker when it has started.
+pub(super) fn is_admitted(job: &Job) -> bool {
+    status(&job.state) != Status::Unsupported || job.account.starts > 0
+}
+
+pub(super) fn end(state: &State) -> Option<Nanos> {
+    match state {
+        State::Ended { at, .. } => Some(*at),
+        _ => None,
+    }
+}
+
+fn status(state: &State) -> Status {
+    match state {
+        State::Ended { how: Ending::Finished, .. } => Status::Ok,
+        State::Ended { how: Ending::ByPolicy, .. } => Status::EndedByPolicy,
+        State::Ended { how: Ending::Failed(ErrorKind::Unsupported, _), .. } => Status::Unsupported,
+        _ => Status::Failed,
+    }
 }
 
 fn outcome(
@@ -29,24 +50,13 @@ fn outcome(
     now: Nanos,
     has_arrived: bool,
 ) -> Outcome {
-    let end = match &job.state {
-        State::Ended { at, .. } => Some(*at),
-        _ => None,
+    let (status, end) = (status(&job.state), end(&job.state));
+    let err = match &job.state {
+        State::Ended { how: Ending::Finished | Ending::ByPolicy, .. } => None,
+        State::Ended { how: Ending::Failed(kind, why), .. } => Some((*kind, why.clone())),
+        _ => Some((ErrorKind::Interrupted, "the run ended before the job did".to_owned())),
     };
-    let (status, err) = match &job.state {
-        State::Ended { how: Ending::Finished, .. } => (Status::Ok, None),
-        State::Ended { how: Ending::ByPolicy, .. } => (Status::EndedByPolicy, None),
-        // The engine or the worker refused the job before it started.
-        State::Ended { how: Ending::Failed(kind @ ErrorKind::Unsupported, why), .. } => {
-            (Status::Unsupported, Some((*kind, why.clone())))
-        }
-        State::Ended { how: Ending::Failed(kind, why), .. } => (Status::Failed, Some((*kind, why.clone()))),
-        _ => {
-            let why = "the run ended before the job did".to_owned();
-            (Status::Failed, Some((ErrorKind::Interrupted, why)))
-        }
-    };
-    let is_admitted = status != Status::Unsupported || job.account.starts > 0;
+    let is_admitted = is_admitted(job);
     let has_account = is_admitted && has_arrived;
     let account = if has_account { job.account_at(now) } else { job.account.clone() };
     let known = |time: Nanos| has_account.then_some(time.0);

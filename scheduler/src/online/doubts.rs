@@ -9,7 +9,7 @@ use schema::{
 };
 
 use super::run_inputs::RunInputs;
-use crate::job::JobRequest;
+use crate::job::{JobRequest, Kind};
 
 /// The number of jobs that a note names. Further ones are counted.
 const NAMED: usize = 4;
@@ -64,7 +64,7 @@ impl RunInputs {
         })
     }
 
-    fn basis(&self, asked: &JobRequest, known: &mut HashMap<String, Basis>) -> Basis {
+    fn basis<'a>(&self, asked: &'a JobRequest, known: &mut HashMap<Kind<'a>, Basis>) -> Basis {
         let truth = &self.models.truth;
         let of_rows = |question: &Question<'_>| {
             let step = truth.predict(question)?;

@@ -14,7 +14,7 @@ use cli::agree::Consent;
 use model::Drawn;
 use outcomes::{
     draws::range,
-    totals::{average, makespan_ns},
+    totals::{Makespan, average},
 };
 use schema::rows::{Draw, Outcome, Prediction, Status};
 
@@ -89,12 +89,16 @@ fn simulated(inputs: &RunInputs, draw: u32, consent: &Consent) -> anyhow::Result
     let truth = Drawn { model: &*inputs.models.truth, seed };
     let course = Box::new(Drifting::new(&inputs.models.drift, seed));
     let chance = Chance { seed, truth: &truth, course };
-    let Simulated { outcomes, ended, .. } = simulate_with(inputs, chance, &mut Unrecorded, consent)?;
+    let Simulated { jobs, ended, .. } = simulate_with(inputs, chance, &mut Unrecorded, consent)?;
     ended?;
-    let ok = |row: &Outcome| row.jct_ns.filter(|_| row.status == Status::Ok);
-    let jct_ns: Vec<Option<u64>> = outcomes.iter().map(ok).collect();
+    let mut makespan = Makespan::default();
+    let ok = |row: Outcome| {
+        makespan.add(&row);
+        row.jct_ns.filter(|_| row.status == Status::Ok)
+    };
+    let jct_ns: Vec<Option<u64>> = jobs.outcomes_without_fair_times().map(ok).collect();
     let known: Vec<u64> = jct_ns.iter().copied().flatten().collect();
     let jct_ns_mean = (!known.is_empty()).then(|| average(&known));
-    let makespan_ns = makespan_ns(&outcomes);
-    Ok((Draw { draw, seed, ok: known.len() as u32, jct_ns_mean, makespan_ns }, jct_ns))
+    let row = Draw { draw, seed, ok: known.len() as u32, jct_ns_mean, makespan_ns: makespan.ns() };
+    Ok((row, jct_ns))
 }

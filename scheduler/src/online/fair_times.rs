@@ -3,34 +3,57 @@
 use std::collections::{BTreeMap, HashMap};
 
 use model::{Question, Throughput};
-use outcomes::fairness::{Devices, add_fair_times};
+use outcomes::fairness::{self, Devices, Stay};
 use schema::{rows::Outcome, sharing::Sharing};
 
 use super::run_inputs::RunInputs;
-use crate::job::JobRequest;
+use crate::{
+    engine::Engine,
+    job::{JobRequest, Kind},
+};
+
+/// Adds to outcomes what the jobs would take alone and on a fair share, by the true times of a simulation, and otherwise by the times
+/// on which the prediction stands.
+///
+/// A job that may have devices of several types has a share of each, as in Gavel (OSDI 2020, section 4.1): alone, its throughput is
+/// the mean over the types, weighted by their numbers of devices. Types for which no time is known do not count.
+pub(super) struct FairTimes<'a> {
+    inputs: &'a RunInputs,
+    /// The time of a step alone, and the number of devices that the job may use.
+    alone: HashMap<(Kind<'a>, &'a str), (Option<f64>, u32)>,
+    present: fairness::FairTimes,
+}
+
+impl<'a> FairTimes<'a> {
+    /// Counts the jobs that were present in the run of an engine.
+    pub(super) fn new(inputs: &'a RunInputs, engine: &Engine<'_>) -> FairTimes<'a> {
+        let stays = engine.ends().filter_map(|(asked, end)| {
+            let part = inputs.part(asked)?;
+            Some(Stay { part, submit_ns: asked.arrival.0, end_ns: end.map(|at| at.0) })
+        });
+        FairTimes { inputs, alone: HashMap::new(), present: fairness::FairTimes::new(stays) }
+    }
+
+    /// Returns the outcome of a job of this run with these times.
+    pub(super) fn add_to(&mut self, mut row: Outcome) -> Outcome {
+        let inputs = self.inputs;
+        let asked = &inputs.asked[row.job.0 as usize];
+        let kind = (asked.kind(), &*asked.virtual_cluster);
+        let &mut (step_ns, count) = self.alone.entry(kind).or_insert_with(|| inputs.alone(asked));
+        let alone = asked.steps.zip(step_ns).map(|(steps, step_ns)| steps as f64 * step_ns);
+        row.alone_ns = alone.map(|ns| ns.round() as u64);
+        row.fair_ns = inputs.part(asked).and_then(|part| self.present.fair_ns(&row, Devices { part, count }));
+        row
+    }
+}
 
 impl RunInputs {
-    /// Adds to outcomes what the jobs would take alone and on a fair share, by the true times of a simulation, and otherwise by the
-    /// times on which the prediction stands.
-    ///
-    /// A job that may have devices of several types has a share of each, as in Gavel (OSDI 2020, section 4.1): alone, its
-    /// throughput is the mean over the types, weighted by their numbers of devices. Types for which no time is known do not count.
-    pub(super) fn with_fair_times(&self, mut outcomes: Vec<Outcome>) -> Vec<Outcome> {
-        let mut known = HashMap::new();
-        let mut devices = Vec::new();
-        for (row, asked) in outcomes.iter_mut().zip(&self.asked) {
-            let kind = (asked.kind(), &*asked.virtual_cluster);
-            let &mut (step_ns, count) = known.entry(kind).or_insert_with(|| self.alone(asked));
-            let alone = asked.steps.zip(step_ns).map(|(steps, step_ns)| steps as f64 * step_ns);
-            row.alone_ns = alone.map(|ns| ns.round() as u64);
-            let part = self.topology.virtual_cluster(&asked.virtual_cluster);
-            let is_there = part.is_some() || self.topology.virtual_clusters().is_empty();
-            devices
-                .push(is_there.then(|| Devices { part: part.map_or(0, |part| usize::from(part.0)), count }));
+    /// The part of the cluster in which a job runs. `None` if its virtual cluster does not exist.
+    fn part(&self, asked: &JobRequest) -> Option<usize> {
+        match self.topology.virtual_cluster(&asked.virtual_cluster) {
+            Some(part) => Some(usize::from(part.0)),
+            None => self.topology.virtual_clusters().is_empty().then_some(0),
         }
-        let of_job = |row: &Outcome| devices.get(row.job.0 as usize).copied().flatten();
-        add_fair_times(&mut outcomes, of_job);
-        outcomes
     }
 
     /// The time of a step of a job alone on what it asks for, and the number of devices that it may use.

@@ -40,7 +40,7 @@ pub fn hindsight(run: &RunDir, consent: &Consent) -> anyhow::Result<(Vec<Outcome
     let why = || format!("{} cannot be simulated again", run.path().display());
     let simulated = simulate_with(&inputs, chance, &mut Unrecorded, consent).with_context(why)?;
     simulated.ended.with_context(why)?;
-    Ok((inputs.with_fair_times(simulated.outcomes), speed))
+    Ok((simulated.jobs.outcomes().collect(), speed))
 }
 
 /// Checks that a journal names only jobs and devices of its run.

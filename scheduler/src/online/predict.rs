@@ -12,11 +12,12 @@ use schema::{
 
 use super::{
     draws::Draws,
+    fair_times::FairTimes,
     run_inputs::{RunInputs, scheduling},
 };
 use crate::{
     cluster::ClusterError,
-    engine,
+    engine::Engine,
     journal::{FirstRefusal, Journal, Unrecorded},
     policy::{self, Timed},
     sim::{self, Course, Exact, Faults, Sim},
@@ -59,18 +60,18 @@ pub fn predict(
     inputs.check_times().with_context(|| inputs.files()).context(why)?;
     let mut unrecorded = Unrecorded;
     let mut refusal = FirstRefusal::new(&mut unrecorded);
-    let Simulated { outcomes, ended, .. } = simulate(inputs, &mut refusal, consent).context(why)?;
+    let Simulated { jobs, ended, .. } = simulate(inputs, &mut refusal, consent).context(why)?;
     if let Err(error) = ended {
         let told = format!("{why}{}{}", refusal.told(), inputs.measure_first());
         return Err(anyhow::Error::new(error).context(told));
     }
     let draws = draws.map(|count| Draws::new(inputs, count, consent)).transpose()?.unwrap_or_default();
-    Ok(Some(predicted(inputs, &outcomes, &draws)))
+    Ok(Some(predicted(inputs, jobs.outcomes(), &draws)))
 }
 
 /// The predictions that follow from simulated outcomes and from draws.
-pub fn predicted(inputs: &RunInputs, outcomes: &[Outcome], draws: &Draws) -> Predicted {
-    let mut predictions: Vec<Prediction> = outcomes.iter().map(Prediction::from).collect();
+pub fn predicted(inputs: &RunInputs, outcomes: impl Iterator<Item = Outcome>, draws: &Draws) -> Predicted {
+    let mut predictions: Vec<Prediction> = outcomes.map(|row| Prediction::from(&row)).collect();
     inputs.add_basis(&mut predictions);
     draws.add_intervals(&mut predictions);
     Predicted { predictions, draws: draws.rows.clone() }
@@ -84,34 +85,53 @@ pub(super) struct Chance<'a> {
 }
 
 /// The result of a simulation.
-pub struct Simulated {
-    pub outcomes: Vec<Outcome>,
+pub struct Simulated<'a> {
+    pub jobs: SimulatedJobs<'a>,
     /// The error that ended it early, if any.
     pub ended: Result<(), ClusterError>,
     /// `None` if the policy was never asked.
     pub decision_times: Option<DecisionTimes>,
 }
 
+/// The jobs at the end of a simulation.
+pub struct SimulatedJobs<'a> {
+    inputs: &'a RunInputs,
+    engine: Engine<'a>,
+}
+
+impl SimulatedJobs<'_> {
+    /// The outcomes of all jobs, in the order of the trace. Each is made when it is asked for: those of a million jobs would take half
+    /// a gigabyte.
+    pub fn outcomes(&self) -> impl Iterator<Item = Outcome> {
+        let mut fair_times = FairTimes::new(self.inputs, &self.engine);
+        self.engine.outcomes().map(move |row| fair_times.add_to(row))
+    }
+
+    /// The outcomes without the times of jobs alone and on a fair share, which take a question to the model for each kind of job.
+    pub(super) fn outcomes_without_fair_times(&self) -> impl Iterator<Item = Outcome> {
+        self.engine.outcomes()
+    }
+}
+
 /// Simulates the trace of a run on its cluster.
 ///
 /// # Errors
 /// Fails if the costs of switches are not known, or the simulation cannot begin.
-pub fn simulate(
-    inputs: &RunInputs,
+pub fn simulate<'a>(
+    inputs: &'a RunInputs,
     journal: &mut dyn Journal,
     consent: &Consent,
-) -> anyhow::Result<Simulated> {
+) -> anyhow::Result<Simulated<'a>> {
     let (seed, truth) = (inputs.manifest.seed, &*inputs.models.truth);
-    let simulated = simulate_with(inputs, Chance { seed, truth, course: Box::new(Exact) }, journal, consent)?;
-    Ok(Simulated { outcomes: inputs.with_fair_times(simulated.outcomes), ..simulated })
+    simulate_with(inputs, Chance { seed, truth, course: Box::new(Exact) }, journal, consent)
 }
 
-pub(super) fn simulate_with(
-    inputs: &RunInputs,
+pub(super) fn simulate_with<'a>(
+    inputs: &'a RunInputs,
     chance: Chance<'_>,
     journal: &mut dyn Journal,
     consent: &Consent,
-) -> anyhow::Result<Simulated> {
+) -> anyhow::Result<Simulated<'a>> {
     let costs = inputs.costs.as_deref().context("the costs of switches are not known")?;
     let scheduling = scheduling(&inputs.manifest)?;
     let settings = settings(scheduling, chance.seed);
@@ -120,14 +140,11 @@ pub(super) fn simulate_with(
     let mut sim = sim.with_context(|| inputs.files())?.on_course(chance.course);
     let mut policy = Timed::new(policy::build(&scheduling.policy, consent)?);
     let mut engine = inputs.engine();
-    let (outcomes, ended) = match engine::run(&mut engine, &mut sim, &mut policy, journal) {
-        Ok(outcomes) => (outcomes, Ok(())),
-        Err(ClusterError::Other(error)) => {
-            (engine.outcomes(), Err(ClusterError::Other(error.context(inputs.files()))))
-        }
-        Err(error) => (engine.outcomes(), Err(error)),
-    };
-    Ok(Simulated { outcomes, ended, decision_times: policy.times() })
+    let ended = engine.run(&mut sim, &mut policy, journal).map_err(|error| match error {
+        ClusterError::Other(error) => ClusterError::Other(error.context(inputs.files())),
+        error => error,
+    });
+    Ok(Simulated { jobs: SimulatedJobs { inputs, engine }, ended, decision_times: policy.times() })
 }
 
 /// The settings of the simulation of a run.

@@ -1,10 +1,10 @@
 //! The testbed of a run, with any launcher.
 
-use schema::{rows::Outcome, units::Nanos};
+use schema::units::Nanos;
 
 use crate::{
     cluster::ClusterError,
-    engine::{self, Engine},
+    engine::Engine,
     job::JobRequest,
     journal::Journal,
     policy::Policy,
@@ -23,9 +23,9 @@ pub(super) struct World<'a, 'b> {
 
 impl World<'_, '_> {
     /// Runs until every job has ended, or the run cannot go on. Returns the launcher with the launches that are left.
-    pub(super) fn run<L: Launcher>(self, launcher: L) -> (L, Result<Vec<Outcome>, ClusterError>) {
+    pub(super) fn run<L: Launcher>(self, launcher: L) -> (L, Result<(), ClusterError>) {
         let mut testbed = Testbed::new(launcher, self.asked, self.progress_every, self.resume);
-        let ended = engine::run(self.engine, &mut testbed, self.policy, self.journal);
+        let ended = self.engine.run(&mut testbed, self.policy, self.journal);
         if ended.is_ok() {
             testbed.all_is_written();
         }

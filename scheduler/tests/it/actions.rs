@@ -85,7 +85,7 @@ pub(crate) fn run_with(
     let mut engine = Engine::new(&topology, jobs, &model, settings);
     let mut turns = Vec::new();
     let ended = engine::run(&mut engine, &mut cluster, &mut Script(actions), &mut turns);
-    (turns, engine.outcomes(), ended.map(drop))
+    (turns, engine.outcomes().collect(), ended.map(drop))
 }
 
 #[test]

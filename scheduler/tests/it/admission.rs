@@ -59,7 +59,8 @@ fn what_can_never_run_is_refused_with_the_reason() {
     let model: &dyn Throughput = &Own { slowdown: 1.0 };
     for (job, why) in cases {
         let jobs = [job];
-        let outcome = &Engine::new(&topology, &jobs, model, Settings::default()).outcomes()[0];
+        let engine = Engine::new(&topology, &jobs, model, Settings::default());
+        let outcome = engine.outcomes().next().expect("there is a job");
         assert_eq!(outcome.status == Status::Unsupported, why.is_some(), "{:?}", jobs[0]);
         if why.is_some() {
             assert_eq!((outcome.err, outcome.err_detail.as_deref()), (Some(ErrorKind::Unsupported), why));
@@ -88,6 +89,6 @@ fn the_others_run_as_if_it_were_not_there() {
 
     let mut engine = world.engine();
     engine.refuse(scheduler::cluster::JobId(1), "its estimate of memory is 90 GiB".into());
-    let row = &engine.outcomes()[1];
+    let row = engine.outcomes().nth(1).expect("there are two jobs");
     assert_eq!(row.err_detail.as_deref(), Some("its estimate of memory is 90 GiB"));
 }

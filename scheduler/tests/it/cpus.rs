@@ -116,7 +116,7 @@ fn a_job_that_no_node_has_the_cpus_for_is_not_admitted() {
         let settings = Settings { placement, counts_cpus, ..Settings::default() };
         let mut engine = Engine::new(&topology, &jobs, &model, settings);
         engine.refuse_for_lack_of_cpus(placement);
-        engine.outcomes().iter().map(|row| row.status == Status::Unsupported).collect::<Vec<_>>()
+        engine.outcomes().map(|row| row.status == Status::Unsupported).collect::<Vec<_>>()
     };
     assert_eq!(refused(Placement::Spread, true), [false, false, true, true]);
     assert_eq!(refused(Placement::Consolidated, true), [true, false, true, true], "two devices of one node");

@@ -165,7 +165,7 @@ proptest! {
         prop_assert_eq!(&again, &watch.turns);
         let mut engine = world.engine();
         replay(&mut engine, &mut Restless::new(seed), &again).expect("it is decided as before");
-        prop_assert_eq!(engine.outcomes(), outcomes);
+        prop_assert_eq!(engine.outcomes().collect::<Vec<_>>(), outcomes);
     }
 }
 

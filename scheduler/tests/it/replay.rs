@@ -51,7 +51,7 @@ fn every_decision_is_derived_again() {
         let turns = decision::read(&path).unwrap();
         let mut engine = world.engine();
         replay(&mut engine, &mut *built("fifo"), &turns).unwrap();
-        assert_eq!(engine.outcomes(), outcomes);
+        assert_eq!(engine.outcomes().collect::<Vec<_>>(), outcomes);
     });
 }
 
@@ -100,7 +100,7 @@ fn a_run_goes_on_from_where_its_journal_ends() {
         for torn in [0, 1, 17, turns.len() / 2, turns.len() - 1, turns.len()] {
             let (mut engine, mut policy) = (world.engine(), built("fifo"));
             replay(&mut engine, &mut *policy, &turns[..torn]).unwrap();
-            let retries: Vec<u32> = engine.outcomes().iter().map(|row| row.retries).collect();
+            let retries: Vec<u32> = engine.outcomes().map(|row| row.retries).collect();
             let mut cluster = Prompt::after(&turns[..torn], world.asked, &engine.view());
             let mut more = Vec::new();
             let outcomes = engine::run(&mut engine, &mut cluster, &mut *policy, &mut more).unwrap();

@@ -57,5 +57,5 @@ pub(crate) fn turns(
 ) -> (Vec<Turn>, Vec<Outcome>, Option<ClusterError>) {
     let (mut engine, mut turns) = (world.engine(), Vec::new());
     let error = engine::run(&mut engine, &mut world.sim(), policy, &mut turns).err();
-    (turns, engine.outcomes(), error)
+    (turns, engine.outcomes().collect(), error)
 }

@@ -141,12 +141,15 @@ fn a_job_whose_virtual_cluster_is_not_there_or_is_too_small_is_not_admitted() {
         ("c", 1, Some("is of virtual cluster 'c', and the cluster is divided into a, b")),
         ("", 1, Some("names no virtual cluster in column 'vc', and the cluster is divided into a, b")),
     ] {
-        let row =
-            &Engine::new(&topology, &job(name, devices), &model, engine::Settings::default()).outcomes()[0];
-        assert_eq!(not_admitted(row), why, "{name} {devices}");
+        let jobs = job(name, devices);
+        let engine = Engine::new(&topology, &jobs, &model, engine::Settings::default());
+        let row = engine.outcomes().next().expect("there is a job");
+        assert_eq!(not_admitted(&row), why, "{name} {devices}");
     }
     // Without a division, the name is a label.
     let topology = Topology::uniform(2, 2, "GPU");
-    let row = &Engine::new(&topology, &job("c", 2), &model, engine::Settings::default()).outcomes()[0];
-    assert_eq!(not_admitted(row), None);
+    let jobs = job("c", 2);
+    let engine = Engine::new(&topology, &jobs, &model, engine::Settings::default());
+    let row = engine.outcomes().next().expect("there is a job");
+    assert_eq!(not_admitted(&row), None);
 }

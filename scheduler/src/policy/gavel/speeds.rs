@@ -90,7 +90,7 @@ impl Speeds {
         *self
             .kind_of
             .entry(job)
-            .or_insert_with(|| *self.kinds.entry(view.asked_by(job).kind()).or_insert(next))
+            .or_insert_with(|| *self.kinds.entry(format!("{:?}", view.asked_by(job).kind())).or_insert(next))
     }
 }
 
