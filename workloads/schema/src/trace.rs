@@ -278,11 +278,12 @@ impl Trace {
         if records.header().is_empty() || records.header().iter().all(str::is_empty) {
             return Err(RowError::Row { file: file.into(), line: 1, message: "there is no header".into() });
         }
+        let numbers = numbers(records.header());
         let mut order = Order::default();
         let mut last = None;
         while records.advance()? {
             let at = TraceLine { file, line: records.line() };
-            if let Some((column, message)) = hexadecimal(records.header(), records.record()) {
+            if let Some((column, message)) = hexadecimal(&numbers, records.record()) {
                 return Err(at.refuse(column, message));
             }
             let row: TraceRow = records.row().map_err(|error| records.refuse(misspelled(&records, error)))?;
@@ -327,14 +328,16 @@ impl TraceLine<'_> {
 #[derive(Default)]
 struct Order {
     /// The line of each name, by a hash of it: a million names between the rows would leave as many holes in memory.
-    lines: HashMap<[u8; 32], u64>,
+    lines: HashMap<[u8; 16], u64>,
     submit_s: f64,
 }
 
 impl Order {
     /// The invalid column and the reason. The row counts from then on.
     fn problem(&mut self, row: &TraceRow, line: u64) -> Option<(&'static str, String)> {
-        if let Some(first) = self.lines.insert(blake3::hash(row.name.as_bytes()).into(), line) {
+        let mut hash = [0; 16];
+        blake3::Hasher::new().update(row.name.as_bytes()).finalize_xof().fill(&mut hash);
+        if let Some(first) = self.lines.insert(hash, line) {
             let message =
                 format!("'{}' stands in line {first} already; rename one of them", shown(&row.name));
             return Some(("name", message));
@@ -345,8 +348,8 @@ impl Order {
     }
 }
 
-/// The hexadecimal number of a record, and its column.
-fn hexadecimal<'a>(header: &'a csv::StringRecord, record: &csv::StringRecord) -> Option<(&'a str, String)> {
+/// The columns of a header that have numbers, each with its name.
+fn numbers(header: &csv::StringRecord) -> Vec<(usize, String)> {
     let numbers = [
         "submit_s",
         "steps",
@@ -359,8 +362,13 @@ fn hexadecimal<'a>(header: &'a csv::StringRecord, record: &csv::StringRecord) ->
         "step_ns",
         "learning_rate",
     ];
-    let mut cells = header.iter().zip(record).filter(|(column, _)| numbers.contains(column));
-    cells.find_map(|(column, cell)| Some((column, rows::hexadecimal(cell)?)))
+    let columns = header.iter().enumerate().filter(|(_, column)| numbers.contains(column));
+    columns.map(|(index, column)| (index, column.to_owned())).collect()
+}
+
+/// The hexadecimal number of a record, and its column.
+fn hexadecimal<'a>(numbers: &'a [(usize, String)], record: &csv::StringRecord) -> Option<(&'a str, String)> {
+    numbers.iter().find_map(|(index, column)| Some((&**column, rows::hexadecimal(record.get(*index)?)?)))
 }
 
 /// The reason with the column of a misspelled word, which has none.
