@@ -8,6 +8,8 @@
 //! as long, which is the time on the isolated share of Gavel (Narayanan et al., OSDI 2020; `policies/isolated.py`). The artifact of
 //! Shockwave divides by `M / N` also for jobs of several devices, which makes them look less fairly treated than they are.
 
+use std::iter;
+
 use schema::rows::{FinishTimeFairness, Outcome};
 use statistics::{median_in_place, quantile_of_sorted};
 
@@ -38,13 +40,16 @@ pub struct FairTimes(Vec<Present>);
 impl FairTimes {
     /// Counts the jobs of a run. A job that was not admitted was never present.
     pub fn new(stays: impl Iterator<Item = Stay>) -> FairTimes {
-        let mut changes: Vec<Vec<(u64, i64)>> = Vec::new();
+        let mut parts: Vec<[Vec<u64>; 2]> = Vec::new();
         for Stay { part, submit_ns, end_ns } in stays {
-            changes.resize(changes.len().max(part + 1), Vec::new());
-            changes[part].push((submit_ns, 1));
-            changes[part].extend(end_ns.map(|ns| (ns, -1)));
+            parts.resize(parts.len().max(part + 1), Default::default());
+            let [come, leave] = &mut parts[part];
+            come.push(submit_ns);
+            leave.extend(end_ns);
         }
-        FairTimes(changes.into_iter().map(Present::new).collect())
+        let present =
+            |[come, leave]: [Vec<u64>; 2]| Present { come: Instants::new(come), leave: Instants::new(leave) };
+        FairTimes(parts.into_iter().map(present).collect())
     }
 
     /// The `fair_ns` of a row that has `alone_ns` and has ended. Its job is one of those that were counted.
@@ -78,35 +83,42 @@ pub fn summary(rho: impl Iterator<Item = f64>) -> Option<FinishTimeFairness> {
     })
 }
 
-/// The number of jobs that are present, and its integral over time.
+/// The jobs that come to a part of the cluster and leave it.
+#[derive(Default)]
 struct Present {
-    /// The instants at which the number changes, with the number from there on and the integral up to there.
-    changes: Vec<(u64, u64, u128)>,
+    come: Instants,
+    leave: Instants,
+}
+
+/// Instants in order.
+#[derive(Default)]
+struct Instants {
+    sorted: Vec<u64>,
+    /// The sum of the instants before each one, and of all.
+    sums: Vec<u128>,
+}
+
+impl Instants {
+    fn new(mut instants: Vec<u64>) -> Instants {
+        instants.sort_unstable();
+        let sums = instants.iter().scan(0, |sum, at| {
+            *sum += u128::from(*at);
+            Some(*sum)
+        });
+        Instants { sums: iter::once(0).chain(sums).collect(), sorted: instants }
+    }
+
+    /// The sum of the times that have passed at an instant since each of the earlier ones.
+    fn passed(&self, at: u64) -> u128 {
+        let earlier = self.sorted.partition_point(|instant| *instant <= at);
+        earlier as u128 * u128::from(at) - self.sums[earlier]
+    }
 }
 
 impl Present {
-    /// `steps` are the instants at which a job comes (1) or leaves (-1).
-    fn new(mut steps: Vec<(u64, i64)>) -> Present {
-        steps.sort_unstable();
-        let (mut changes, mut jobs, mut area, mut last) = (Vec::new(), 0_i64, 0_u128, 0);
-        for same in steps.chunk_by(|a, b| a.0 == b.0) {
-            let at = same[0].0;
-            area += jobs as u128 * u128::from(at - last);
-            jobs += same.iter().map(|(_, step)| step).sum::<i64>();
-            changes.push((at, jobs as u64, area));
-            last = at;
-        }
-        Present { changes }
-    }
-
+    /// The integral over time of the number of jobs that are present.
     fn until(&self, at: u64) -> u128 {
-        match self.changes.partition_point(|(change, ..)| *change <= at) {
-            0 => 0,
-            after => {
-                let (change, jobs, area) = self.changes[after - 1];
-                area + u128::from(jobs) * u128::from(at - change)
-            }
-        }
+        self.come.passed(at) - self.leave.passed(at)
     }
 
     /// The mean number of jobs from one instant to another, at least 1.
@@ -126,8 +138,9 @@ mod tests {
     fn the_mean_number_of_jobs_is_that_of_every_instant() {
         // Three jobs leave and come at one instant, one stays for ever, and no job is there at first.
         let stays = [(3, Some(9)), (3, Some(5)), (5, Some(20)), (5, None), (9, Some(10))];
-        let steps = |(from, to): &(u64, Option<u64>)| [Some((*from, 1)), to.map(|to| (to, -1))];
-        let present = Present::new(stays.iter().flat_map(steps).flatten().collect());
+        let come = Instants::new(stays.iter().map(|(from, _)| *from).collect());
+        let leave = Instants::new(stays.iter().filter_map(|(_, to)| *to).collect());
+        let present = Present { come, leave };
         let jobs_at = |at: u64| {
             let is_there = |(from, to): &&(u64, Option<u64>)| *from <= at && to.is_none_or(|to| at < to);
             stays.iter().filter(is_there).count() as f64
@@ -137,7 +150,7 @@ mod tests {
             let found = present.mean(from, to);
             assert!((found - mean.max(1.0)).abs() < 1e-12, "{from}..{to}: {found} is not {mean}");
         }
-        assert_eq!((present.mean(4, 4), Present::new(Vec::new()).mean(0, 5)), (1.0, 1.0));
+        assert_eq!((present.mean(4, 4), Present::default().mean(0, 5)), (1.0, 1.0));
     }
 
     #[test]
