@@ -9,7 +9,7 @@ use criterion::{BenchmarkId, Criterion, SamplingMode, criterion_group, criterion
 use model::{Prediction, Question, Throughput};
 use scheduler::{
     engine::{self, Engine},
-    job::{JobRequest, Payload},
+    job::Payload,
     journal::Journal,
     sim::{Named, Settings, Sim},
     topology::Topology,
@@ -70,10 +70,11 @@ fn decisions(criterion: &mut Criterion) {
     group.sample_size(10).sampling_mode(SamplingMode::Flat);
     group.warm_up_time(Duration::from_millis(100)).measurement_time(Duration::from_secs(1));
     for count in [8_u32, 32, 128] {
-        let job = |id: u32| JobRequest {
-            what: Payload::Training { workload: format!("w{id}"), global_batch: Some(1) },
-            step_ns: None,
-            ..asked(id, 0, 1, 1 << 30, 1)
+        let job = |id: u32| {
+            asked(id, 0, 1, 1 << 30, 1).with(|request| {
+                request.what = Payload::Training { workload: format!("w{id}"), global_batch: Some(1) };
+                request.step_ns = None;
+            })
         };
         let jobs: Vec<_> = (0..count).map(job).collect();
         for objective in ["max-min", "max-throughput", "finish-time"] {

@@ -92,12 +92,12 @@ fn of_kinds(count: u32) -> Vec<JobRequest> {
     let mut job = |id: u32| {
         let kind = random.u32(..60);
         let arrival = u64::from(id.saturating_sub(count - 101));
-        JobRequest {
-            what: Payload::Training { workload: "lstm".into(), global_batch: Some(8 * (kind / 4 + 1)) },
-            user: format!("user-{}", random.u32(..50)),
-            recurring_job: Some(format!("job-{}", random.u32(..300))),
-            ..asked(id, arrival * SECOND, 1 << (kind % 4), random.u64(20..20_000), SECOND / 10)
-        }
+        asked(id, arrival * SECOND, 1 << (kind % 4), random.u64(20..20_000), SECOND / 10).with(|request| {
+            request.what =
+                Payload::Training { workload: "lstm".into(), global_batch: Some(8 * (kind / 4 + 1)) };
+            request.user = format!("user-{}", random.u32(..50));
+            request.recurring_job = Some(format!("job-{}", random.u32(..300)));
+        })
     };
     (0..count).map(&mut job).collect()
 }
@@ -200,13 +200,12 @@ fn in_virtual_clusters() -> (Topology, Vec<JobRequest>) {
         let seconds = (200.0 * (2.6 * normal).exp()).clamp(1.0, 1e6);
         let devices = [1, 1, 1, 1, 1, 1, 2, 4, 8, 8, 16, 32][random.usize(..12)];
         let kind = random.u32(..15);
-        JobRequest {
-            what: Payload::Training { workload: "lstm".into(), global_batch: Some(8 * (kind + 1)) },
-            user: format!("user-{}", random.u32(..50)),
-            recurring_job: Some(format!("job-{}", random.u32(..1_000))),
-            virtual_cluster: format!("vc{}", random.u32(..15)),
-            ..asked(id, (at_s * 1e9) as u64, devices, (seconds * 10.0) as u64, SECOND / 10)
-        }
+        asked(id, (at_s * 1e9) as u64, devices, (seconds * 10.0) as u64, SECOND / 10).with(|request| {
+            request.what = Payload::Training { workload: "lstm".into(), global_batch: Some(8 * (kind + 1)) };
+            request.user = format!("user-{}", random.u32(..50));
+            request.recurring_job = Some(format!("job-{}", random.u32(..1_000)));
+            request.virtual_cluster = format!("vc{}", random.u32(..15));
+        })
     };
     (Topology::simulated(&groups), (0..24_000).map(&mut job).collect())
 }

@@ -64,13 +64,12 @@ impl Policy for Timed<'_> {
 }
 
 fn job(id: u32, steps: u64) -> JobRequest {
-    JobRequest {
-        what: Payload::Training { workload: "lstm".into(), global_batch: Some(8 * (id + 1)) },
-        plan: "dp1".parse().ok(),
-        elastic: true,
-        step_ns: None,
-        ..asked(id, 0, 1, steps, 1)
-    }
+    asked(id, 0, 1, steps, 1).with(|request| {
+        request.what = Payload::Training { workload: "lstm".into(), global_batch: Some(8 * (id + 1)) };
+        request.plan = "dp1".parse().ok();
+        request.elastic = true;
+        request.step_ns = None;
+    })
 }
 
 fn rounds(criterion: &mut Criterion) {
@@ -129,14 +128,13 @@ fn mixed(count: u32) -> Vec<JobRequest> {
         let plan: Plan =
             ["dp1", "dp2", "dp4", "dp8"][id as usize / workloads.len() % 4].parse().expect("it is a plan");
         let arrival = id.saturating_sub(count - 21);
-        JobRequest {
-            what: Payload::Training { workload: workload.into(), global_batch: Some(batch) },
-            plan: Some(plan),
-            elastic: true,
-            class: if id.is_multiple_of(2) { Class::Guaranteed } else { Class::BestEffort },
-            step_ns: None,
-            ..asked(id, u64::from(arrival) * SECOND, plan.ranks(), 100_000 + u64::from(id), 1)
-        }
+        asked(id, u64::from(arrival) * SECOND, plan.ranks(), 100_000 + u64::from(id), 1).with(|request| {
+            request.what = Payload::Training { workload: workload.into(), global_batch: Some(batch) };
+            request.plan = Some(plan);
+            request.elastic = true;
+            request.class = if id.is_multiple_of(2) { Class::Guaranteed } else { Class::BestEffort };
+            request.step_ns = None;
+        })
     };
     (0..count).map(job).collect()
 }

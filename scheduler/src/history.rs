@@ -59,10 +59,10 @@ fn of_trace(trace: &Trace, catalog: &Catalog) -> Result<Vec<PastJob>, RowError> 
             submit_utc: asked.submit_utc(),
             plan: asked.plan,
             devices: asked.devices,
+            user: asked.user.clone(),
+            vc: asked.virtual_cluster.clone(),
+            recurring_job: asked.recurring_job.clone(),
             name: asked.name,
-            user: asked.user,
-            vc: asked.virtual_cluster,
-            recurring_job: asked.recurring_job,
             duration_ns: length.ok_or_else(|| trace.line(number).refuse("step_ns", message))?,
         })
     };

@@ -1,7 +1,12 @@
 //! The inputs of a run of the scheduler: the jobs of a trace, checked against the catalog and the cluster, and the tables of
 //! measured times.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::HashSet,
+    hash::{Hash, Hasher},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use anyhow::Context as _;
 use jobs::{
@@ -20,7 +25,7 @@ use schema::{
 
 use crate::{
     cluster::JobId,
-    job::{JobRequest, Pausing, Payload},
+    job::{JobRequest, Pausing, Payload, SharedRequest},
 };
 
 /// The use of the jobs of a trace.
@@ -43,9 +48,10 @@ pub fn read_jobs(
     purpose: Purpose,
     most_devices: u32,
 ) -> Result<Vec<JobRequest>, RowError> {
-    let mut jobs = Vec::new();
+    let (mut jobs, mut known) = (Vec::new(), KnownRequests::default());
     Trace::read_each(trace, |row, at| {
-        jobs.push(job(row, JobId(jobs.len() as u32), at, (catalog, purpose, most_devices))?);
+        let job = job(row, JobId(jobs.len() as u32), at, (catalog, purpose, most_devices))?;
+        jobs.push(known.share(job));
         Ok(())
     })?;
     Ok(jobs)
@@ -62,8 +68,46 @@ pub fn jobs(
     most_devices: u32,
 ) -> Result<Vec<JobRequest>, RowError> {
     let limits = (catalog, purpose, most_devices);
-    let rows = trace.rows.iter().enumerate();
-    rows.map(|(number, row)| job(row.clone(), JobId(number as u32), trace.line(number), limits)).collect()
+    let (rows, mut known) = (trace.rows.iter().enumerate(), KnownRequests::default());
+    rows.map(|(number, row)| {
+        let job = job(row.clone(), JobId(number as u32), trace.line(number), limits)?;
+        Ok(known.share(job))
+    })
+    .collect()
+}
+
+/// The shared parts of the requests so far.
+#[derive(Default)]
+struct KnownRequests(HashSet<KnownRequest>);
+
+/// A request by what tells it apart. Its numbers with a fraction are finite.
+#[derive(PartialEq)]
+struct KnownRequest(Arc<SharedRequest>);
+
+impl KnownRequests {
+    /// Lets a job share its request with the earlier jobs that have the same.
+    fn share(&mut self, job: JobRequest) -> JobRequest {
+        let request = KnownRequest(Arc::clone(&job.shared));
+        match self.0.get(&request) {
+            Some(KnownRequest(shared)) => JobRequest { shared: Arc::clone(shared), ..job },
+            None => {
+                self.0.insert(request);
+                job
+            }
+        }
+    }
+}
+
+impl Eq for KnownRequest {}
+
+impl Hash for KnownRequest {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let SharedRequest { what, plan, devices, user, virtual_cluster, recurring_job, search, .. } =
+            &*self.0;
+        (what, plan, devices, user, virtual_cluster, recurring_job, search).hash(state);
+        self.0.learning_rate.map(f64::to_bits).hash(state);
+        self.0.loss_curve.map(|curve| curve.at(1).to_bits()).hash(state);
+    }
 }
 
 /// The job of a line.
@@ -89,30 +133,32 @@ fn job(
     Ok(JobRequest {
         id,
         arrival: Nanos::from_secs_f64(row.submit_s),
-        takes_no_checkpoint: takes_no_checkpoint(&what),
-        pausing: pausing(&what, steps_regex.is_some()),
-        what,
-        plan,
-        devices,
-        cpus: row.cpus,
-        elastic: row.elastic,
-        min_devices: row.min_devices,
-        max_devices: row.max_devices,
         steps: row.steps,
-        steps_regex,
-        class: row.class,
-        priority: row.priority,
-        weight: row.weight.unwrap_or(1),
         submitted_at: row.submitted_at(),
-        learning_rate: row.learning_rate,
-        loss_curve: row.loss_curve,
         step_ns: row.step_ns,
         name: row.name,
-        device_type: row.device_type,
-        user: row.user,
-        virtual_cluster: row.vc,
-        recurring_job: row.recurring_job,
-        search: row.search,
+        shared: Arc::new(SharedRequest {
+            takes_no_checkpoint: takes_no_checkpoint(&what),
+            pausing: pausing(&what, steps_regex.is_some()),
+            what,
+            plan,
+            devices,
+            cpus: row.cpus,
+            elastic: row.elastic,
+            min_devices: row.min_devices,
+            max_devices: row.max_devices,
+            steps_regex,
+            class: row.class,
+            priority: row.priority,
+            weight: row.weight.unwrap_or(1),
+            learning_rate: row.learning_rate,
+            loss_curve: row.loss_curve,
+            device_type: row.device_type,
+            user: row.user,
+            virtual_cluster: row.vc,
+            recurring_job: row.recurring_job,
+            search: row.search,
+        }),
     })
 }
 

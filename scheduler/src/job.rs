@@ -1,6 +1,12 @@
 //! Jobs: the requests of a trace, and the state of each job during a run, which only the engine writes.
 
-use std::{borrow::Cow, fmt, time::SystemTime};
+use std::{
+    borrow::Cow,
+    fmt,
+    ops::{Deref, DerefMut},
+    sync::Arc,
+    time::SystemTime,
+};
 
 use model::{Subject, TraceTime};
 use schema::{
@@ -18,12 +24,27 @@ use crate::{
 pub const FIRST_STEPS: u64 = 100;
 
 /// The request for a job. It does not change during a run.
+///
+/// What it has in common with other jobs is in `shared`, and is read as if it were its own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobRequest {
     pub id: JobId,
     /// The name of the job in the trace.
     pub name: String,
     pub arrival: Nanos,
+    /// The number of steps of the job. `None` for a command that runs until it ends.
+    pub steps: Option<u64>,
+    /// The time of a step of the job alone on what it asks for, if the trace gives it. A model is asked with
+    /// [`JobRequest::subject`].
+    pub step_ns: Option<u64>,
+    /// The date and time of the arrival where the trace was recorded.
+    pub submitted_at: Option<SystemTime>,
+    pub shared: Arc<SharedRequest>,
+}
+
+/// The part of a request that jobs have in common. A trace of a million jobs has few different ones, which are in memory once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SharedRequest {
     pub what: Payload,
     /// The plan that the job asks for. An elastic job may be given another plan and number of devices.
     pub plan: Option<Plan>,
@@ -37,8 +58,6 @@ pub struct JobRequest {
     pub min_devices: Option<u32>,
     /// The largest number of devices that an elastic job may be given. `None` if there is no bound.
     pub max_devices: Option<u32>,
-    /// The number of steps of the job. `None` for a command that runs until it ends.
-    pub steps: Option<u64>,
     /// The regular expression that finds the steps of a command in its output.
     pub steps_regex: Option<String>,
     /// The reason why the job takes no checkpoint and loses all its steps when it is stopped. `None` for a job that takes them.
@@ -53,8 +72,6 @@ pub struct JobRequest {
     pub weight: u32,
     /// The recurring job of which this job is an instance, as its user named it.
     pub recurring_job: Option<String>,
-    /// The date and time of the arrival where the trace was recorded.
-    pub submitted_at: Option<SystemTime>,
     /// The search over hyper-parameters of which the job is a member.
     pub search: Option<String>,
     /// The learning rate of the job. `None` for that of its workload. It does not change the time of a step, so that rows, models and
@@ -62,9 +79,21 @@ pub struct JobRequest {
     pub learning_rate: Option<f64>,
     /// The losses that the job reports in a simulation. `None` if it reports none.
     pub loss_curve: Option<LossCurve>,
-    /// The time of a step of the job alone on what it asks for, if the trace gives it. A model is asked with
-    /// [`JobRequest::subject`].
-    pub step_ns: Option<u64>,
+}
+
+impl Deref for JobRequest {
+    type Target = SharedRequest;
+
+    fn deref(&self) -> &SharedRequest {
+        &self.shared
+    }
+}
+
+impl DerefMut for JobRequest {
+    /// A job whose request is changed has a request of its own from then on.
+    fn deref_mut(&mut self) -> &mut SharedRequest {
+        Arc::make_mut(&mut self.shared)
+    }
 }
 
 /// What a job runs.
@@ -132,6 +161,12 @@ impl Payload {
 }
 
 impl JobRequest {
+    /// The request with a change.
+    pub fn with(mut self, change: impl FnOnce(&mut JobRequest)) -> JobRequest {
+        change(&mut self);
+        self
+    }
+
     /// The subject of a question to a model about this job under a plan, on devices of a type. `workload` is the name that
     /// [`Payload::workload`] returns.
     pub fn subject<'a>(

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use model::{Prediction, Question, Throughput};
 use schema::{
     decision::{Action, Happened, Settled, Turn},
@@ -12,7 +14,7 @@ use schema::{
 use super::{panel::panel, turn_text::turn_lines};
 use crate::{
     cluster::{JobId, Share},
-    job::{Ending, Job, JobRequest, Pausing, Payload, Phase, Placed, State},
+    job::{Ending, Job, JobRequest, Pausing, Payload, Phase, Placed, SharedRequest, State},
     occupancy::Occupancy,
     topology::{DeviceId, Topology},
     view::{Known, View},
@@ -31,29 +33,31 @@ fn asked(id: u32, steps: Option<u64>) -> JobRequest {
         id: JobId(id),
         name: format!("j{id}"),
         arrival: Nanos(u64::from(id) * Nanos::SECOND.0),
-        what: Payload::Command(vec!["true".into()]),
-        plan: None,
-        devices: 1,
-        device_type: None,
-        cpus: None,
-        elastic: false,
-        min_devices: None,
-        max_devices: None,
         steps,
-        steps_regex: None,
-        takes_no_checkpoint: Some("it is a command"),
-        pausing: Pausing::HoldsMemory,
-        user: String::new(),
-        virtual_cluster: String::new(),
-        class: Class::Guaranteed,
-        priority: 0,
-        weight: 1,
-        recurring_job: None,
         submitted_at: None,
-        search: None,
-        learning_rate: None,
-        loss_curve: None,
         step_ns: None,
+        shared: Arc::new(SharedRequest {
+            what: Payload::Command(vec!["true".into()]),
+            plan: None,
+            devices: 1,
+            device_type: None,
+            cpus: None,
+            elastic: false,
+            min_devices: None,
+            max_devices: None,
+            steps_regex: None,
+            takes_no_checkpoint: Some("it is a command"),
+            pausing: Pausing::HoldsMemory,
+            user: String::new(),
+            virtual_cluster: String::new(),
+            class: Class::Guaranteed,
+            priority: 0,
+            weight: 1,
+            recurring_job: None,
+            search: None,
+            learning_rate: None,
+            loss_curve: None,
+        }),
     }
 }
 

@@ -144,15 +144,17 @@ fn an_action_that_cannot_be_is_refused_with_the_reason() {
 
 #[test]
 fn a_job_is_given_devices_within_its_bounds_and_of_its_type() {
-    let elastic =
-        JobRequest { elastic: true, min_devices: Some(2), max_devices: Some(2), ..asked(0, 0, 2, 9, 1) };
-    let large = JobRequest { device_type: Some("large".into()), ..asked(1, 0, 1, 9, 1) };
-    let one_at_most = JobRequest {
-        elastic: true,
-        max_devices: Some(1),
-        device_type: Some("small".into()),
-        ..asked(2, 0, 1, 9, 1)
-    };
+    let elastic = asked(0, 0, 2, 9, 1).with(|request| {
+        request.elastic = true;
+        request.min_devices = Some(2);
+        request.max_devices = Some(2);
+    });
+    let large = asked(1, 0, 1, 9, 1).with(|request| request.device_type = Some("large".into()));
+    let one_at_most = asked(2, 0, 1, 9, 1).with(|request| {
+        request.elastic = true;
+        request.max_devices = Some(1);
+        request.device_type = Some("small".into());
+    });
     let refused = [start(0, &[0]), start(1, &[2]), start(2, &[0, 1]), start(2, &[0])];
     let done = [start(0, &[0, 1]), start(1, &[1]), start(2, &[2])];
     let all = [&refused[..], &done].concat();

@@ -32,27 +32,42 @@ fn what_can_never_run_is_refused_with_the_reason() {
     let cases = [
         (job(6), None),
         (job(7), Some("asks for 7 devices, and the cluster has 6 of one type")),
-        (JobRequest { elastic: true, ..job(7) }, None),
+        (job(7).with(|request| request.elastic = true), None),
         (job(0), Some("asks for no device")),
         (
-            JobRequest { elastic: true, min_devices: Some(7), ..job(8) },
+            job(8).with(|request| {
+                request.elastic = true;
+                request.min_devices = Some(7);
+            }),
             Some("asks for at least 7 devices, and the cluster has 6 of one type"),
         ),
-        (JobRequest { elastic: true, min_devices: Some(6), ..job(8) }, None),
-        (JobRequest { device_type: Some("small".into()), ..job(3) }, None),
         (
-            JobRequest { device_type: Some("small".into()), ..job(4) },
+            job(8).with(|request| {
+                request.elastic = true;
+                request.min_devices = Some(6);
+            }),
+            None,
+        ),
+        (job(3).with(|request| request.device_type = Some("small".into())), None),
+        (
+            job(4).with(|request| request.device_type = Some("small".into())),
             Some("asks for 4 devices, and the cluster has 3 of type small"),
         ),
         (
-            JobRequest { device_type: Some("huge".into()), elastic: true, ..job(1) },
+            job(1).with(|request| {
+                request.device_type = Some("huge".into());
+                request.elastic = true;
+            }),
             Some("asks for at least 1 devices, and the cluster has 0 of type huge"),
         ),
-        (JobRequest { plan: plan("dp2"), ..job(4) }, Some("asks for 4 devices, and its plan takes 2")),
-        (JobRequest { plan: plan("dp2-tp2"), ..job(4) }, None),
-        (JobRequest { what: command(), ..job(2) }, None),
+        (job(4).with(|request| request.plan = plan("dp2")), Some("asks for 4 devices, and its plan takes 2")),
+        (job(4).with(|request| request.plan = plan("dp2-tp2")), None),
+        (job(2).with(|request| request.what = command()), None),
         (
-            JobRequest { what: command(), plan: plan("dp2"), ..job(2) },
+            job(2).with(|request| {
+                request.what = command();
+                request.plan = plan("dp2");
+            }),
             Some("is a command, which brings its own plan, and asks for dp2"),
         ),
     ];

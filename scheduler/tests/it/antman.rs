@@ -23,7 +23,7 @@ fn guaranteed(id: u32, (arrival, devices, steps): (u64, u32, u64)) -> JobRequest
 }
 
 fn best_effort(id: u32, job: (u64, u32, u64)) -> JobRequest {
-    JobRequest { class: Class::BestEffort, ..guaranteed(id, job) }
+    guaranteed(id, job).with(|request| request.class = Class::BestEffort)
 }
 
 /// Step times are those of the trace, times a factor for each other job.
@@ -220,7 +220,7 @@ impl Throughput for ByWorkload {
 fn a_best_effort_job_goes_to_the_guaranteed_job_that_loses_least() {
     let with_batch = |batch: u32, job: JobRequest| {
         let what = scheduler::job::Payload::Training { workload: "lstm".into(), global_batch: Some(batch) };
-        JobRequest { what, ..job }
+        job.with(|request| request.what = what)
     };
     let starts_beside = |batches: [u32; 2]| {
         let jobs = [

@@ -1,13 +1,13 @@
 //! A testbed of synthetic jobs for tests.
 
-use std::{collections::VecDeque, path::PathBuf, time::Duration};
+use std::{collections::VecDeque, path::PathBuf, sync::Arc, time::Duration};
 
 use front_door::{LONG, definition, wait_until};
 use jobs::plans::Estimates;
 use rig::{Programs, Rig, device::DeviceReader, interrupt::Interrupt, sampler::Sampler};
 use scheduler::{
     cluster::{Action, Cluster as _, DeviceId, Happened, JobId, Settled},
-    job::{JobRequest, Pausing, Payload},
+    job::{JobRequest, Pausing, Payload, SharedRequest},
     testbed::{
         ResumePoint, Testbed,
         checkpoints::Checkpoints,
@@ -278,40 +278,42 @@ fn asked(jobs: &[Wanted]) -> Vec<JobRequest> {
         id: JobId(id),
         name: format!("j{id}"),
         arrival: Nanos::ZERO,
-        what: match wanted {
-            Wanted::Training(name, _) => {
-                Payload::Training { workload: (*name).into(), global_batch: Some(8) }
-            }
-            Wanted::Command(argv) => Payload::Command(argv.iter().map(|part| (*part).into()).collect()),
-        },
-        plan: None,
-        devices: 1,
-        device_type: None,
-        cpus: None,
-        elastic: true,
-        min_devices: None,
-        max_devices: None,
         steps: wanted.steps(),
-        steps_regex: None,
-        takes_no_checkpoint: match wanted {
-            Wanted::Training(..) => None,
-            Wanted::Command(_) => Some("it is a command"),
-        },
-        pausing: match wanted {
-            Wanted::Training(..) => Pausing::FreesMemory,
-            Wanted::Command(_) => Pausing::HoldsMemory,
-        },
-        user: String::new(),
-        virtual_cluster: String::new(),
-        class: Class::Guaranteed,
-        priority: 0,
-        weight: 1,
-        recurring_job: None,
         submitted_at: None,
-        search: None,
-        learning_rate: None,
-        loss_curve: None,
         step_ns: None,
+        shared: Arc::new(SharedRequest {
+            what: match wanted {
+                Wanted::Training(name, _) => {
+                    Payload::Training { workload: (*name).into(), global_batch: Some(8) }
+                }
+                Wanted::Command(argv) => Payload::Command(argv.iter().map(|part| (*part).into()).collect()),
+            },
+            plan: None,
+            devices: 1,
+            device_type: None,
+            cpus: None,
+            elastic: true,
+            min_devices: None,
+            max_devices: None,
+            steps_regex: None,
+            takes_no_checkpoint: match wanted {
+                Wanted::Training(..) => None,
+                Wanted::Command(_) => Some("it is a command"),
+            },
+            pausing: match wanted {
+                Wanted::Training(..) => Pausing::FreesMemory,
+                Wanted::Command(_) => Pausing::HoldsMemory,
+            },
+            user: String::new(),
+            virtual_cluster: String::new(),
+            class: Class::Guaranteed,
+            priority: 0,
+            weight: 1,
+            recurring_job: None,
+            search: None,
+            learning_rate: None,
+            loss_curve: None,
+        }),
     };
     (0..).zip(jobs).map(asked).collect()
 }

@@ -54,7 +54,7 @@ fn start(job: u32, devices: &[u32], cpus: Option<u16>) -> Action {
 }
 
 fn with(cpus: u16, job: JobRequest) -> JobRequest {
-    JobRequest { cpus: Some(cpus), ..job }
+    job.with(|request| request.cpus = Some(cpus))
 }
 
 /// One node of four devices and eight CPUs, and one of which nothing is known.
@@ -184,10 +184,11 @@ fn jobs() -> impl Strategy<Value = Vec<JobRequest>> {
     let job = (0..20_000 * MS, 1..6u32, 1..40u64, 1..2_000 * MS, prop::option::of(0..5u16));
     prop::collection::vec(job, 1..12).prop_map(|mut jobs| {
         jobs.sort_by_key(|(arrival, ..)| *arrival);
-        let job = |(id, (arrival, devices, steps, step_ns, cpus))| JobRequest {
-            cpus,
-            class: if step_ns % 2 == 0 { Class::BestEffort } else { Class::Guaranteed },
-            ..asked(id, arrival, devices, steps, step_ns)
+        let job = |(id, (arrival, devices, steps, step_ns, cpus))| {
+            asked(id, arrival, devices, steps, step_ns).with(|request| {
+                request.cpus = cpus;
+                request.class = if step_ns % 2 == 0 { Class::BestEffort } else { Class::Guaranteed };
+            })
         };
         (0..).zip(jobs).map(job).collect()
     })

@@ -57,13 +57,12 @@ impl Throughput for Rates {
 
 /// An elastic job: its arrival in seconds, its devices, its steps, and the number of its rates.
 fn job(id: u32, (arrival, devices, steps, rates): (u64, u32, u64, u32)) -> JobRequest {
-    JobRequest {
-        what: Payload::Training { workload: "lstm".into(), global_batch: Some(8 * (rates + 1)) },
-        plan: format!("dp{devices}").parse().ok(),
-        elastic: true,
-        step_ns: None,
-        ..asked(id, arrival * SECOND, devices, steps, 1)
-    }
+    asked(id, arrival * SECOND, devices, steps, 1).with(|request| {
+        request.what = Payload::Training { workload: "lstm".into(), global_batch: Some(8 * (rates + 1)) };
+        request.plan = format!("dp{devices}").parse().ok();
+        request.elastic = true;
+        request.step_ns = None;
+    })
 }
 
 fn jobs(jobs: &[(u64, u32, u64, u32)]) -> Vec<JobRequest> {

@@ -111,13 +111,17 @@ impl World {
 /// A job with this batch: `(arrival, devices, length alone)` in seconds.
 fn job(id: u32, batch: u32, (arrival, devices, length): (u64, u32, u64)) -> JobRequest {
     let what = Payload::Training { workload: "lstm".into(), global_batch: Some(batch) };
-    JobRequest { what, ..asked(id, arrival * SECOND, devices, length * 10, SECOND / 10) }
+    asked(id, arrival * SECOND, devices, length * 10, SECOND / 10).with(|request| request.what = what)
 }
 
 /// The same as an elastic job.
 fn elastic(id: u32, batch: u32, (arrival, length): (u64, u64)) -> JobRequest {
     let plan = Some("dp1".parse().expect("it is a plan"));
-    JobRequest { elastic: true, plan, step_ns: None, ..job(id, batch, (arrival, 1, length)) }
+    job(id, batch, (arrival, 1, length)).with(|request| {
+        request.elastic = true;
+        request.plan = plan;
+        request.step_ns = None;
+    })
 }
 
 fn ends(outcomes: &[Outcome]) -> Vec<f64> {

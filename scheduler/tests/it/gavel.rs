@@ -92,10 +92,11 @@ fn cluster(devices: [u32; 3]) -> Topology {
 
 /// Jobs that arrive at once, with these numbers of devices and of steps.
 fn jobs(of: &[(u32, u64)]) -> Vec<JobRequest> {
-    let job = |(number, &(devices, steps)): (usize, &(u32, u64))| JobRequest {
-        what: Payload::Training { workload: format!("w{number}"), global_batch: Some(1) },
-        step_ns: None,
-        ..asked(number as u32, 0, devices, steps, 1)
+    let job = |(number, &(devices, steps)): (usize, &(u32, u64))| {
+        asked(number as u32, 0, devices, steps, 1).with(|request| {
+            request.what = Payload::Training { workload: format!("w{number}"), global_batch: Some(1) };
+            request.step_ns = None;
+        })
     };
     of.iter().enumerate().map(job).collect()
 }

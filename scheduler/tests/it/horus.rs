@@ -34,10 +34,9 @@ impl PackingClasses for ByBatch {
 
 /// A job of this batch that arrives at a second and runs for 100 s on this number of devices.
 fn job(id: u32, batch: u32, (arrival, devices): (u64, u32)) -> JobRequest {
-    JobRequest {
-        what: Payload::Training { workload: "lstm".into(), global_batch: Some(batch) },
-        ..asked(id, arrival * SECOND, devices, 100, SECOND)
-    }
+    asked(id, arrival * SECOND, devices, 100, SECOND).with(|request| {
+        request.what = Payload::Training { workload: "lstm".into(), global_batch: Some(batch) }
+    })
 }
 
 /// The first device and the second at which each job was started, on two devices. Jobs of one device arrive a second apart.

@@ -51,12 +51,12 @@ fn job(id: u32, (arrival, devices, length): (u64, u32, u64)) -> JobRequest {
 /// A job with this batch, which is its class.
 fn of_class(batch: u32, job: JobRequest) -> JobRequest {
     let what = Payload::Training { workload: "lstm".into(), global_batch: Some(batch) };
-    JobRequest { what, ..job }
+    job.with(|request| request.what = what)
 }
 
 /// An instance of a recurring job, which the history of the world has run for as many seconds as its name says.
 fn estimated(seconds: u64, job: JobRequest) -> JobRequest {
-    JobRequest { recurring_job: Some(seconds.to_string()), ..job }
+    job.with(|request| request.recurring_job = Some(seconds.to_string()))
 }
 
 /// A simulated cluster without costs of switches.

@@ -51,14 +51,13 @@ pub(crate) fn elastic(
 ) -> JobRequest {
     let (workload, batch, plan) = job;
     let plan: Plan = plan.parse().expect("it is a plan");
-    JobRequest {
-        what: Payload::Training { workload: workload.into(), global_batch: Some(batch) },
-        plan: Some(plan),
-        elastic: true,
-        class,
-        step_ns: None,
-        ..asked(id, arrival_s * SECOND, plan.ranks(), steps, 1)
-    }
+    asked(id, arrival_s * SECOND, plan.ranks(), steps, 1).with(|request| {
+        request.what = Payload::Training { workload: workload.into(), global_batch: Some(batch) };
+        request.plan = Some(plan);
+        request.elastic = true;
+        request.class = class;
+        request.step_ns = None;
+    })
 }
 
 /// A cluster with elastic jobs.

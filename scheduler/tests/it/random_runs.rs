@@ -193,20 +193,19 @@ fn job(random: &mut Rng, topology: &Topology, id: u32, arrival: u64) -> JobReque
     let cpus = random.bool().then(|| if elastic { 1 } else { random.u16(1..4) });
     let plan = random.bool().then(|| format!("dp{devices}").parse().expect("it is a plan"));
     let (steps, step_ns) = (random.u64(1..60), random.u64(20 * MS..2 * SECOND));
-    JobRequest {
-        what: Payload::Training {
+    asked(id, arrival, devices, steps, step_ns).with(|request| {
+        request.what = Payload::Training {
             workload: ["lstm", "gpt2", "resnet18-mini"][random.usize(..3)].into(),
             global_batch: Some(random.u32(1..64)),
-        },
-        plan,
-        device_type,
-        cpus,
-        elastic,
-        min_devices: (elastic && random.bool()).then(|| random.u32(1..=devices)),
-        max_devices: (elastic && random.bool()).then(|| random.u32(devices..5)),
-        virtual_cluster: virtual_cluster.into(),
-        loss_curve: (step_ns % 3 == 0).then(|| "0.01/1/0.5".parse().expect("it is a curve")),
-        class: if step_ns % 2 == 0 { Class::BestEffort } else { Class::Guaranteed },
-        ..asked(id, arrival, devices, steps, step_ns)
-    }
+        };
+        request.plan = plan;
+        request.device_type = device_type;
+        request.cpus = cpus;
+        request.elastic = elastic;
+        request.min_devices = (elastic && random.bool()).then(|| random.u32(1..=devices));
+        request.max_devices = (elastic && random.bool()).then(|| random.u32(devices..5));
+        request.virtual_cluster = virtual_cluster.into();
+        request.loss_curve = (step_ns % 3 == 0).then(|| "0.01/1/0.5".parse().expect("it is a curve"));
+        request.class = if step_ns % 2 == 0 { Class::BestEffort } else { Class::Guaranteed };
+    })
 }

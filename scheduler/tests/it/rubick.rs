@@ -212,13 +212,13 @@ fn cores_go_to_the_job_that_offloads() {
         };
         turns.iter().flat_map(of).collect::<Vec<_>>()
     };
-    let offloading = |id, arrival| JobRequest {
-        cpus: Some(8),
-        ..elastic(id, arrival, ("gpt2-mini", 8, "offload"), 100, BestEffort)
+    let offloading = |id, arrival| {
+        elastic(id, arrival, ("gpt2-mini", 8, "offload"), 100, BestEffort)
+            .with(|request| request.cpus = Some(8))
     };
-    let plain = |id, arrival| JobRequest {
-        cpus: Some(8),
-        ..elastic(id, arrival, ("bert-mini", 8, "dp1"), 1_000, BestEffort)
+    let plain = |id, arrival| {
+        elastic(id, arrival, ("bert-mini", 8, "dp1"), 1_000, BestEffort)
+            .with(|request| request.cpus = Some(8))
     };
     // The job that does not offload has one core. The other has eight, the largest power of two of the remaining fifteen.
     assert_eq!(cpus(&[plain(0, 0), offloading(1, 0)]), [(0, 0, Some(1)), (0, 1, Some(8))]);
@@ -503,7 +503,7 @@ fn jobs_that_wait_are_packed_if_that_is_a_gain_and_the_guarantee_of_the_other_is
     let run = |policy: &str, jobs: &[JobRequest], slowdown: f64| {
         // Each job asks for two devices and takes at least as many.
         let jobs: Vec<JobRequest> =
-            jobs.iter().map(|job| JobRequest { min_devices: Some(2), ..job.clone() }).collect();
+            jobs.iter().map(|job| job.clone().with(|request| request.min_devices = Some(2))).collect();
         let world = Elastic::new(&topology, &jobs, sublinear, &costs);
         let plans = world.plans();
         let known = Known { costs: Some(&costs), plans: Some(&plans), history: &[], classes: None };
@@ -531,11 +531,12 @@ fn jobs_that_wait_are_packed_if_that_is_a_gain_and_the_guarantee_of_the_other_is
     // Two jobs beside each other do less than one after the other.
     assert_eq!(run("rubick:pack=on", &all_best_effort, 2.1).0, [(0, 0), (100, 1), (200, 2)]);
     // The host is guaranteed what it asks for, which it would not have beside another.
-    let with_guarantee = |class| [JobRequest { class, ..best_effort(0, 0) }, best_effort(1, 10)];
+    let with_guarantee =
+        |class| [best_effort(0, 0).with(|request| request.class = class), best_effort(1, 10)];
     assert_eq!(run("rubick:pack=on", &with_guarantee(Guaranteed), 1.25).0, [(0, 0), (100, 1)]);
     assert_eq!(run("rubick:pack=on:slack=1.25", &with_guarantee(Guaranteed), 1.25).0, [(0, 0), (10, 1)]);
     // A guaranteed job that arrives takes the devices from both. They share them again when it has ended.
-    let later = JobRequest { class: Guaranteed, ..best_effort(2, 50) };
+    let later = best_effort(2, 50).with(|request| request.class = Guaranteed);
     let (starts, _) = run("rubick:pack=on", &[best_effort(0, 0), best_effort(1, 10), later], 1.25);
     assert_eq!(starts, [(0, 0), (10, 1), (50, 2), (150, 0), (150, 1)]);
 }

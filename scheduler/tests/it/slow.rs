@@ -102,7 +102,12 @@ fn jobs(seed: u64) -> Vec<JobRequest> {
         let what = Payload::Training { workload: "steady".into(), global_batch: Some(8) };
         let plan = Some(format!("dp{devices}").parse().expect("it is a plan"));
         let (elastic, priority) = (random.bool(), i32::from(random.u8(..4) == 0));
-        let job = JobRequest { what, plan, elastic, priority, ..asked(id, arrival, devices, steps, STEP_NS) };
+        let job = asked(id, arrival, devices, steps, STEP_NS).with(|request| {
+            request.what = what;
+            request.plan = plan;
+            request.elastic = elastic;
+            request.priority = priority;
+        });
         arrival += random.u64(300..2_500) * MS;
         job
     };

@@ -46,7 +46,7 @@ fn flat(id: u32, (arrival, devices, steps): (u64, u32, u64)) -> JobRequest {
 /// A job that needs so many cores.
 fn needs(cpus: u32, id: u32, job: (u64, u32, u64)) -> JobRequest {
     let what = Payload::Training { workload: "resnet18-mini".into(), global_batch: Some(cpus) };
-    JobRequest { what, ..flat(id, job) }
+    flat(id, job).with(|request| request.what = what)
 }
 
 fn sensitive(id: u32, job: (u64, u32, u64)) -> JobRequest {
@@ -142,7 +142,7 @@ impl Throughput for Measured {
 /// The second job is not known with its share of four cores, and waits for the six. The last one is not known at all.
 #[test]
 fn a_job_gets_only_numbers_of_cores_that_are_known_or_asked_for() {
-    let as_asked = JobRequest { cpus: Some(2), ..flat(2, (1, 1, 5)) };
+    let as_asked = flat(2, (1, 1, 5)).with(|request| request.cpus = Some(2));
     let jobs = [sensitive(0, (0, 1, 30)), sensitive(1, (1, 1, 20)), as_asked];
     let (turns, _) = run_believing(&Measured, "synergy:every=10s", &nodes(1, 2, Some(8)), &jobs, 2);
     assert_eq!(starts(&turns), [(0, 0, Some(6)), (30, 1, Some(6)), (30, 2, Some(2))]);
@@ -151,7 +151,7 @@ fn a_job_gets_only_numbers_of_cores_that_are_known_or_asked_for() {
 #[test]
 fn a_job_that_takes_no_checkpoint_keeps_its_cores() {
     let jobs = [
-        JobRequest { takes_no_checkpoint: Some("it is a command"), ..sensitive(0, (0, 1, 30)) },
+        sensitive(0, (0, 1, 30)).with(|request| request.takes_no_checkpoint = Some("it is a command")),
         sensitive(1, (5, 1, 20)),
     ];
     let (turns, ends) = run("synergy:every=10s", &nodes(1, 2, Some(8)), &jobs, 2);

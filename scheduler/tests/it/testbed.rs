@@ -6,7 +6,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use scheduler::{
     cluster::{Action, DeviceId, Happened, JobId, Settled},
     engine::{self, Engine},
-    job::{JobRequest, Payload},
+    job::Payload,
     policy::{Decision, Policy},
     testbed::{
         ResumePoint, Testbed,
@@ -206,8 +206,14 @@ fn a_job_that_ran_out_of_memory_beside_another_runs_after_it() {
     let of = |workload: &str| Payload::Training { workload: workload.into(), global_batch: Some(8) };
     let plan = Some("dp1".parse().unwrap());
     let jobs = [
-        JobRequest { what: of("steady"), plan, ..asked(0, 0, 1, 100_000, 20 * MS) },
-        JobRequest { what: of("too-large"), plan, ..asked(1, 0, 1, 50, 2 * MS) },
+        asked(0, 0, 1, 100_000, 20 * MS).with(|request| {
+            request.what = of("steady");
+            request.plan = plan;
+        }),
+        asked(1, 0, 1, 50, 2 * MS).with(|request| {
+            request.what = of("too-large");
+            request.plan = plan;
+        }),
     ];
     let wanted = [Wanted::Training("steady", 100_000), Wanted::Training("too-large", 50)];
     let Stage { launcher, folder: _folder, .. } =

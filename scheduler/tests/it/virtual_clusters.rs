@@ -36,7 +36,7 @@ pub(crate) fn divided(groups: &[(&str, u32, u32, &str)]) -> Topology {
 }
 
 fn of(virtual_cluster: &str, job: JobRequest) -> JobRequest {
-    JobRequest { virtual_cluster: virtual_cluster.into(), ..job }
+    job.with(|request| request.virtual_cluster = virtual_cluster.into())
 }
 
 fn run(

@@ -17,7 +17,7 @@ use statrs::distribution::{ContinuousCDF as _, Normal};
 use super::{super::belief, Available};
 use crate::{
     cluster::JobId,
-    job::JobRequest,
+    job::{JobRequest, SharedRequest},
     occupancy::PoolId,
     topology::{Node, NodeId},
     view::{Change, View},
@@ -319,7 +319,7 @@ impl Search<'_> {
     /// The numbers of cores for each rank that are looked at: powers of two up to what a node has for them, the share of a device,
     /// and what the job asks for.
     fn cpus(&self, on_a_node: u32) -> Vec<Option<u16>> {
-        let JobRequest { cpus: asked, elastic, .. } = *self.view.asked_by(self.job);
+        let SharedRequest { cpus: asked, elastic, .. } = *self.view.asked_by(self.job).shared;
         let may_choose = elastic && self.freedom.resources;
         let Some(fair) = self.fair_cpus().filter(|_| may_choose) else { return vec![asked] };
         let most = (self.node.facts.cpus.unwrap_or_default() / on_a_node).max(1);

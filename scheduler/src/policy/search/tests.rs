@@ -1,5 +1,7 @@
 //! Searches with planted loss curves, in simulations and member by member.
 
+use std::sync::Arc;
+
 use model::{Prediction, Question, Throughput};
 use schema::{
     decision::Happened,
@@ -13,7 +15,7 @@ use super::*;
 use crate::{
     cluster::Action,
     engine::{self, Engine},
-    job::{JobRequest, Pausing, Payload},
+    job::{JobRequest, Pausing, Payload, SharedRequest},
     journal::Journal,
     policy::{Decision, Policy, settings, start},
     sim::{self, Named, Sim},
@@ -28,29 +30,31 @@ fn member(id: u32, floor: f64, steps: u64) -> JobRequest {
         id: JobId(id),
         name: format!("m{id}"),
         arrival: Nanos::ZERO,
-        what: Payload::Training { workload: "lstm".into(), global_batch: Some(20) },
-        plan: None,
-        devices: 1,
-        device_type: None,
-        cpus: None,
-        elastic: false,
-        min_devices: None,
-        max_devices: None,
         steps: Some(steps),
-        steps_regex: None,
-        takes_no_checkpoint: None,
-        pausing: Pausing::FreesMemory,
-        user: String::new(),
-        virtual_cluster: String::new(),
-        class: Class::Guaranteed,
-        priority: 0,
-        weight: 1,
-        recurring_job: None,
         submitted_at: None,
-        search: Some("s".into()),
-        learning_rate: None,
-        loss_curve: Some(format!("0.01/1/{floor}").parse().unwrap()),
         step_ns: Some(SECOND.0),
+        shared: Arc::new(SharedRequest {
+            what: Payload::Training { workload: "lstm".into(), global_batch: Some(20) },
+            plan: None,
+            devices: 1,
+            device_type: None,
+            cpus: None,
+            elastic: false,
+            min_devices: None,
+            max_devices: None,
+            steps_regex: None,
+            takes_no_checkpoint: None,
+            pausing: Pausing::FreesMemory,
+            user: String::new(),
+            virtual_cluster: String::new(),
+            class: Class::Guaranteed,
+            priority: 0,
+            weight: 1,
+            recurring_job: None,
+            search: Some("s".into()),
+            learning_rate: None,
+            loss_curve: Some(format!("0.01/1/{floor}").parse().unwrap()),
+        }),
     }
 }
 

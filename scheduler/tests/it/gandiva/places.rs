@@ -18,7 +18,7 @@ fn node_with_cores(devices: u32) -> World {
 }
 
 fn with_cores(cpus: u16, job: JobRequest) -> JobRequest {
-    JobRequest { cpus: Some(cpus), ..job }
+    job.with(|request| request.cpus = Some(cpus))
 }
 
 #[test]

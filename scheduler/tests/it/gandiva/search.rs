@@ -20,10 +20,11 @@ use crate::support::{SECOND, built};
 /// Eight members whose losses fall to different floors, the lowest of which is that of the sixth.
 fn members() -> Vec<JobRequest> {
     let floors = [0.9, 0.8, 0.7, 0.6, 0.5, 0.1, 0.3, 0.4];
-    let member = |(id, floor): (u32, f64)| JobRequest {
-        search: Some("rates".into()),
-        loss_curve: Some(format!("0.01/1/{floor}").parse().expect("it is a curve")),
-        ..job(id, HEAVY, (0, 1, 80))
+    let member = |(id, floor): (u32, f64)| {
+        job(id, HEAVY, (0, 1, 80)).with(|request| {
+            request.search = Some("rates".into());
+            request.loss_curve = Some(format!("0.01/1/{floor}").parse().expect("it is a curve"));
+        })
     };
     (0..).zip(floors).map(member).collect()
 }

@@ -1,6 +1,6 @@
 //! Turns: shares, weights, priorities, and where jobs are placed.
 
-use scheduler::{cluster::Action, job::JobRequest, topology::Topology};
+use scheduler::{cluster::Action, topology::Topology};
 use schema::{suspension::Suspension, units::Nanos};
 
 use super::{HEAVY, World, ends, job, starts, steps_at};
@@ -115,7 +115,7 @@ fn a_job_is_not_left_beside_a_higher_priority() {
     let jobs = [
         job(0, HEAVY, (0, 1, 40)),
         job(1, HEAVY, (0, 1, 60)),
-        JobRequest { priority: 1, ..job(2, HEAVY, (5, 1, 60)) },
+        job(2, HEAVY, (5, 1, 60)).with(|request| request.priority = 1),
     ];
     let (turns, outcomes) = World::node(2).run("gandiva:quantum=4s:pack=off", &jobs);
     let moved: Vec<_> = starts(&turns).into_iter().filter(|(_, job, _)| *job != 2).skip(2).collect();

@@ -47,7 +47,7 @@ fn fewer_devices_and_then_arrival_decide_if_nothing_is_known() {
 fn jobs_that_wait_are_estimated_again_when_the_model_is_fitted() {
     let of = |user: &str, id| {
         let length = if user == "ann" { 10 } else { 100 };
-        JobRequest { user: user.into(), ..job(id, (0, 1, length)) }
+        job(id, (0, 1, length)).with(|request| request.user = user.into())
     };
     let jobs = [of("ann", 0), of("bob", 1), of("ann", 2), of("bob", 3), of("bob", 4), of("ann", 5)];
     assert_eq!(order(&World::node(1).starts("lucid", &jobs)), [0, 1, 2, 3, 5, 4]);
@@ -100,7 +100,7 @@ fn a_job_that_has_waited_for_the_bound_holds_up_the_others() {
 
 #[test]
 fn each_virtual_cluster_has_a_queue_of_its_own() {
-    let of = |name: &str, job: JobRequest| JobRequest { virtual_cluster: name.into(), ..job };
+    let of = |name: &str, job: JobRequest| job.with(|request| request.virtual_cluster = name.into());
     let jobs = [
         of("a", job(0, (0, 2, 10))),
         of("a", job(1, (0, 2, 5))),

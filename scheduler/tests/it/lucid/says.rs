@@ -75,7 +75,7 @@ fn a_waiting_job_is_explained_by_its_class_its_estimate_and_the_jobs_that_it_doe
 
 #[test]
 fn the_terms_of_an_estimate_and_its_correction_are_named() {
-    let of = |user: &str, id, length| JobRequest { user: user.into(), ..job(id, (0, 1, length)) };
+    let of = |user: &str, id, length| job(id, (0, 1, length)).with(|request| request.user = user.into());
     let mut jobs: Vec<JobRequest> = Vec::new();
     for id in 0..12 {
         jobs.push(if id % 2 == 0 { of("ann", id, 10) } else { of("bob", id, 90) });

@@ -81,7 +81,7 @@ fn the_fewest_devices_are_profiled_first() {
 #[test]
 fn the_stage_is_for_all_virtual_clusters() {
     let topology = with_stage(&[("a", 1, 1, true), ("a", 1, 1, false), ("b", 1, 1, false)]);
-    let of = |name: &str, job: JobRequest| JobRequest { virtual_cluster: name.into(), ..job };
+    let of = |name: &str, job: JobRequest| job.with(|request| request.virtual_cluster = name.into());
     let jobs = [of("b", job(0, (0, 1, 300))), of("a", job(1, (0, 1, 250)))];
     let (turns, ends) = World::new(topology.clone()).run("lucid", &jobs);
     assert_eq!(starts(&turns), [(0, 0, vec![0]), (200, 0, vec![2]), (200, 1, vec![0]), (400, 1, vec![1])]);
