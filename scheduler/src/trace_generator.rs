@@ -12,7 +12,10 @@ use fastrand::Rng;
 use schema::trace::TraceRow;
 use statrs::distribution::{ContinuousCDF as _, Exp, LogNormal};
 
-use self::mix::{Drawn, clusters_of, draw};
+use self::{
+    mix::{Drawn, clusters_of, draw},
+    recurring::RecurringJob,
+};
 pub use self::{
     mix::{JobKind, VirtualClusterShare},
     nights::set_nights,
@@ -86,6 +89,22 @@ fn streams(seed: u64) -> [Rng; 7] {
     std::array::from_fn(|_| seed.fork())
 }
 
+/// The jobs of a trace. Each becomes a line when it is asked for: the lines of a million jobs take half a gigabyte.
+pub struct DrawnTrace<'a> {
+    recipe: &'a Recipe,
+    jobs: Vec<DrawnJob>,
+}
+
+struct DrawnJob {
+    submit_s: f64,
+    steps: u64,
+    /// The kind in the mix.
+    kind: usize,
+    recurring: Option<RecurringJob>,
+    virtual_cluster: u32,
+    priority: i32,
+}
+
 /// Draws a trace. If lengths are times, `step_ns` gives the time of a step of a kind of job alone.
 ///
 /// Arrivals, mix, lengths, virtual clusters, priorities and recurring jobs have separate streams of random numbers, so that a change of
@@ -97,7 +116,7 @@ fn streams(seed: u64) -> [Rng; 7] {
 pub fn make(
     recipe: &Recipe,
     step_ns: impl Fn(&TraceRow) -> anyhow::Result<f64>,
-) -> anyhow::Result<Vec<TraceRow>> {
+) -> anyhow::Result<DrawnTrace<'_>> {
     let [mut gaps, mut mix, mut lengths, mut virtual_clusters, mut priorities, recurring, mut strata] =
         streams(recipe.seed);
     let steps_ns: Vec<f64> = match recipe.unit {
@@ -138,7 +157,7 @@ pub fn make(
             kind,
             part: instance.as_ref().map_or(part, |of| of.part),
             cluster: virtual_clusters.f64(),
-            recurring: instance.map(|of| (of.job, of.user)),
+            recurring: instance.map(|of| of.job),
         }
     };
     let mut drawn: Vec<Drawn> = of_mix.into_iter().map(job).collect();
@@ -146,8 +165,8 @@ pub fn make(
         mix::spread_evenly(&mut drawn, recipe.mix.len(), &mut strata);
     }
     let mut submit_s = 0.0;
-    let row = |(number, Drawn { kind, part, cluster, recurring }): (usize, Drawn)| {
-        let virtual_cluster = recipe.virtual_clusters.get(draw(&clusters[kind], cluster));
+    let job = |(number, Drawn { kind, part, cluster, recurring }): (usize, Drawn)| {
+        let virtual_cluster = draw(&clusters[kind], cluster) as u32;
         let priority = recipe.priorities.get(draw(&of_priorities, priorities.f64()));
         let length = recipe.mix[kind].lengths.at(most[kind] * part);
         let steps = match recipe.unit {
@@ -162,29 +181,46 @@ pub fn make(
                 submit_s += Distribution::Exponential { mean: *mean_gap_s }.at(gaps.f64());
             }
         }
-        let row = &recipe.mix[kind].row;
-        let workload = row.job.as_ref().map_or("job", |job| &job.workload);
-        let (recurring_job, user) = recurring.unzip();
-        TraceRow {
-            name: format!("{workload}-{number}"),
+        DrawnJob {
             submit_s: in_ms(submit_s),
-            steps: Some((steps.round() as u64).max(1)),
-            vc: virtual_cluster.map(|share| share.name.clone()).unwrap_or_default(),
+            steps: (steps.round() as u64).max(1),
+            kind,
+            recurring,
+            virtual_cluster,
             priority: priority.map_or(0, |(priority, _)| *priority),
-            recurring_job,
-            user: user.unwrap_or_default(),
-            ..row.clone()
         }
     };
-    Ok(drawn.into_iter().enumerate().map(row).collect())
+    Ok(DrawnTrace { recipe, jobs: drawn.into_iter().enumerate().map(job).collect() })
 }
 
-/// Sets the dates of arrivals in a trace that starts at this date and time, to the second.
-pub fn set_dates(rows: &mut [TraceRow], start: SystemTime) {
-    for row in rows {
-        let at = start + Duration::from_secs_f64(row.submit_s);
-        row.submit_utc = Some(humantime::format_rfc3339_seconds(at).to_string());
+impl DrawnTrace<'_> {
+    /// The lines of the trace.
+    pub fn rows(&self) -> impl Iterator<Item = TraceRow> {
+        self.jobs.iter().enumerate().map(|(number, job)| self.row(number, job))
     }
+
+    fn row(&self, number: usize, job: &DrawnJob) -> TraceRow {
+        let &DrawnJob { submit_s, steps, kind, recurring, virtual_cluster, priority } = job;
+        let virtual_cluster = self.recipe.virtual_clusters.get(virtual_cluster as usize);
+        let row = &self.recipe.mix[kind].row;
+        let workload = row.job.as_ref().map_or("job", |job| &job.workload);
+        TraceRow {
+            name: format!("{workload}-{number}"),
+            submit_s,
+            steps: Some(steps),
+            vc: virtual_cluster.map(|share| share.name.clone()).unwrap_or_default(),
+            priority,
+            recurring_job: recurring.map(|of| format!("job-{kind}-{}", of.number)),
+            user: recurring.map(|of| format!("user-{}", of.user)).unwrap_or_default(),
+            ..row.clone()
+        }
+    }
+}
+
+/// Sets the date of an arrival in a trace that starts at this date and time, to the second.
+pub fn set_date(row: &mut TraceRow, start: SystemTime) {
+    let at = start + Duration::from_secs_f64(row.submit_s);
+    row.submit_utc = Some(humantime::format_rfc3339_seconds(at).to_string());
 }
 
 impl Distribution {
@@ -270,57 +306,85 @@ impl std::str::FromStr for Length {
     }
 }
 
-/// Multiplies the arrivals and the lengths of the jobs of a trace by a factor. Returns the number of jobs that are longer than that
-/// by more than half a step.
+/// The multiplication of all arrivals and lengths of a trace by a factor.
 ///
 /// A number of steps is rounded, and is at least 1. If the trace has the time of a step, this time takes up the rounding, so that
 /// the length is exact to half a nanosecond per step. Otherwise it is exact to half a step, except for the jobs that are counted,
 /// whose scaled length is below half a step.
-///
-/// # Errors
-/// Fails if a job has no number of steps, such as a command that runs until it ends.
-pub fn scale_time(rows: &mut [TraceRow], factor: f64) -> anyhow::Result<usize> {
-    if let Some(row) = rows.iter().find(|row| row.steps.is_none()) {
-        bail!("{} has no number of steps, so that --time-scale cannot scale its length", row.name);
-    }
-    let mut too_long = 0;
-    for row in rows {
-        row.submit_s = in_ms(row.submit_s * factor);
-        let Some(steps) = &mut row.steps else { continue };
-        let exact = *steps as f64 * factor;
-        *steps = (exact.round() as u64).max(1);
-        match &mut row.step_ns {
-            Some(step_ns) => *step_ns = ((*step_ns as f64 * (exact / *steps as f64)).round() as u64).max(1),
-            None => too_long += usize::from(exact < 0.5),
-        }
-    }
-    Ok(too_long)
+#[derive(Clone, Copy, Debug)]
+pub struct TimeScale {
+    factor: f64,
+    /// The number of jobs of the trace.
+    pub jobs: usize,
+    /// The number of jobs that are longer than they should be by more than half a step.
+    pub too_long: usize,
 }
 
-/// Scales the arrivals so that between the first and the last of them work arrives at `load` times the capacity of `devices`
-/// devices.
-///
-/// # Errors
-/// Fails if the length of a job is not known, or if all jobs arrive at the same time.
-pub fn set_load(
-    rows: &mut [TraceRow],
-    load: f64,
-    devices: u32,
-    step_ns: impl Fn(&TraceRow) -> anyhow::Result<f64>,
-) -> anyhow::Result<()> {
-    let device_s = |row: &TraceRow| {
-        let Some(steps) = row.steps else {
-            bail!("{} has no number of steps, so that its load is not known", row.name)
+impl TimeScale {
+    /// # Errors
+    /// Fails if a job has no number of steps, such as a command that runs until it ends.
+    pub fn new(rows: impl Iterator<Item = TraceRow>, factor: f64) -> anyhow::Result<TimeScale> {
+        let mut scale = TimeScale { factor, jobs: 0, too_long: 0 };
+        for row in rows {
+            let Some(steps) = row.steps else {
+                bail!("{} has no number of steps, so that --time-scale cannot scale its length", row.name)
+            };
+            scale.jobs += 1;
+            scale.too_long += usize::from(row.step_ns.is_none() && steps as f64 * factor < 0.5);
+        }
+        Ok(scale)
+    }
+
+    /// Scales the arrival and the length of a job.
+    pub fn scale(self, row: &mut TraceRow) {
+        row.submit_s = in_ms(row.submit_s * self.factor);
+        let Some(steps) = &mut row.steps else { return };
+        let exact = *steps as f64 * self.factor;
+        *steps = (exact.round() as u64).max(1);
+        if let Some(step_ns) = &mut row.step_ns {
+            *step_ns = ((*step_ns as f64 * (exact / *steps as f64)).round() as u64).max(1);
+        }
+    }
+}
+
+/// The scale of arrivals with which work arrives at a load.
+#[derive(Clone, Copy, Debug)]
+pub struct LoadScale {
+    first_s: f64,
+    factor: f64,
+}
+
+impl LoadScale {
+    /// The scale with which, between the first and the last arrival, work arrives at `load` times the capacity of `devices` devices.
+    ///
+    /// # Errors
+    /// Fails if the length of a job is not known, or if all jobs arrive at the same time.
+    pub fn new(
+        rows: impl Iterator<Item = TraceRow>,
+        load: f64,
+        devices: u32,
+        step_ns: impl Fn(&TraceRow) -> anyhow::Result<f64>,
+    ) -> anyhow::Result<LoadScale> {
+        let (mut first_s, mut last_s) = (None, 0.0);
+        let device_s = |row: TraceRow| {
+            let Some(steps) = row.steps else {
+                bail!("{} has no number of steps, so that its load is not known", row.name)
+            };
+            first_s.get_or_insert(row.submit_s);
+            last_s = row.submit_s;
+            Ok(steps as f64 * step_ns(&row)? / 1e9 * f64::from(row.devices()))
         };
-        Ok(steps as f64 * step_ns(row)? / 1e9 * f64::from(row.devices()))
-    };
-    let work_s = rows.iter().map(device_s).sum::<anyhow::Result<f64>>()?;
-    let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Ok(()) };
-    let (first_s, span_s) = (first.submit_s, last.submit_s - first.submit_s);
-    ensure!(span_s > 0.0, "all jobs arrive at once, so that no scale gives a load; remove --load");
-    let factor = work_s / (load * f64::from(devices)) / span_s;
-    rows.iter_mut().for_each(|row| row.submit_s = in_ms((row.submit_s - first_s) * factor));
-    Ok(())
+        let work_s = rows.map(device_s).sum::<anyhow::Result<f64>>()?;
+        let first_s = first_s.unwrap_or(last_s);
+        let span_s = last_s - first_s;
+        ensure!(span_s > 0.0, "all jobs arrive at once, so that no scale gives a load; remove --load");
+        Ok(LoadScale { first_s, factor: work_s / (load * f64::from(devices)) / span_s })
+    }
+
+    /// Scales an arrival.
+    pub fn scale(self, row: &mut TraceRow) {
+        row.submit_s = in_ms((row.submit_s - self.first_s) * self.factor);
+    }
 }
 
 /// Rounds a time to milliseconds, which is precise enough for a trace and keeps its lines short.

@@ -11,13 +11,10 @@ use std::{
 
 use clap::Subcommand;
 use rig::{Exit, output};
-use schema::{
-    rows,
-    trace::{self, Trace, TraceRow},
-};
+use schema::trace::{self, Trace, TraceRow};
 
 use super::positive;
-use crate::trace_generator::{scale_time, set_dates, set_load, set_nights};
+use crate::trace_generator::{LoadScale, TimeScale, set_date, set_nights};
 
 /// Make a trace, import a published one, or add the loss curves of a run to its own.
 ///
@@ -75,47 +72,60 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
 }
 
 impl Shaped {
-    /// Changes the rows as the options and the clock say.
-    fn shape(
+    /// Changes the rows as the options and the clock say. `rows` gives the rows anew each time.
+    fn shape<R: Iterator<Item = TraceRow>>(
         &self,
-        mut rows: Vec<TraceRow>,
+        rows: impl Fn() -> R,
         Clock { start, nights }: Clock,
         step_ns: impl Fn(&TraceRow) -> anyhow::Result<f64>,
-    ) -> anyhow::Result<Vec<TraceRow>> {
-        if let Some(factor) = self.time_scale {
-            let too_long = scale_time(&mut rows, factor)?;
-            if too_long > 0 {
-                output::note(format_args!(
-                    "trace: {too_long} of {} jobs are shorter than half a step by --time-scale, and have one step: the trace has \
-                     no time of a step to shorten",
-                    rows.len()
-                ));
+    ) -> anyhow::Result<impl Iterator<Item = TraceRow>> {
+        let time_scale = self.time_scale.map(|factor| TimeScale::new(rows(), factor)).transpose()?;
+        if let Some(TimeScale { jobs, too_long: too_long @ 1.., .. }) = time_scale {
+            output::note(format_args!(
+                "trace: {too_long} of {jobs} jobs are shorter than half a step by --time-scale, and have one step: the trace has no time \
+                 of a step to shorten"
+            ));
+        }
+        let scaled = move |mut row: TraceRow| {
+            if let Some(scale) = time_scale {
+                scale.scale(&mut row);
             }
-        }
-        if let Some((load, devices)) = self.load.zip(self.devices) {
-            set_load(&mut rows, load, devices, step_ns)?;
-        }
-        if let Some(rate) = nights {
-            let since = start.and_then(|start| start.duration_since(UNIX_EPOCH).ok());
-            // A day of this clock has as many seconds as any other.
-            set_nights(&mut rows, rate, since.map_or(0.0, |since| (since.as_secs() % 86_400) as f64));
-        }
-        if let Some(start) = start {
-            set_dates(&mut rows, start);
-        }
-        Ok(rows)
+            row
+        };
+        let load = self.load.zip(self.devices);
+        let load = load.map(|(load, devices)| LoadScale::new(rows().map(scaled), load, devices, step_ns));
+        let load = load.transpose()?;
+        let since = start.and_then(|start| start.duration_since(UNIX_EPOCH).ok());
+        // A day of this clock has as many seconds as any other.
+        let time_of_day_s = since.map_or(0.0, |since| (since.as_secs() % 86_400) as f64);
+        Ok(rows().map(scaled).map(move |mut row| {
+            if let Some(load) = load {
+                load.scale(&mut row);
+            }
+            if let Some(rate) = nights {
+                set_nights(&mut row, rate, time_of_day_s);
+            }
+            if let Some(start) = start {
+                set_date(&mut row, start);
+            }
+            row
+        }))
     }
 
     /// Writes the rows.
-    fn write(&self, rows: &[TraceRow]) -> anyhow::Result<Exit> {
+    fn write(&self, rows: impl Iterator<Item = TraceRow>) -> anyhow::Result<Exit> {
         let mut text = Vec::new();
         trace::write(&mut text, rows)?;
+        let mut jobs = 0;
         // With a large factor, a job may arrive later or take longer than a trace can say. The file does not exist yet.
-        Trace::parse_each(Path::new("the trace that would be written"), &text, |_, _| Ok(()))?;
+        Trace::parse_each(Path::new("the trace that would be written"), &text, |_, _| {
+            jobs += 1;
+            Ok(())
+        })?;
         match &self.out {
             Some(path) => {
-                rows::write(path, rows)?;
-                output::note(format_args!("trace: {}: {} jobs", path.display(), rows.len()));
+                trace::replace(path, &text)?;
+                output::note(format_args!("trace: {}: {jobs} jobs", path.display()));
             }
             None => output::print_with(|stdout| stdout.write_all(&text))?,
         }

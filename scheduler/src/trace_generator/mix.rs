@@ -6,7 +6,7 @@ use anyhow::{Context as _, ensure};
 use fastrand::Rng;
 use schema::trace::TraceRow;
 
-use super::Distribution;
+use super::{Distribution, recurring::RecurringJob};
 
 /// A kind of job that can be drawn.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,8 +63,8 @@ pub(super) struct Drawn {
     pub(super) part: f64,
     /// A number from 0 up to 1, which chooses the virtual cluster.
     pub(super) cluster: f64,
-    /// The recurring job of which it is an instance, and its user.
-    pub(super) recurring: Option<(String, String)>,
+    /// The recurring job of which it is an instance.
+    pub(super) recurring: Option<RecurringJob>,
 }
 
 /// A random number of each `n`th of those from 0 up to 1, in random order (a stratified sample).

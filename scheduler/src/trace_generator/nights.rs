@@ -8,17 +8,15 @@ const DAY_S: f64 = 86_400.0;
 /// Nights are from 0 to 8 o'clock.
 const NIGHT_S: f64 = 8.0 * 3600.0;
 
-/// Moves arrivals so that at night they come at `rate` times the rate of the rest of the day. A day as a whole has as many as before.
+/// Moves an arrival so that at night they come at `rate` times the rate of the rest of the day. A day as a whole has as many as before.
 /// `start_s` is the time of day at which the trace starts, in seconds.
 ///
 /// Each arrival moves to the time up to which as many are expected as were before (time change of a Poisson process), so that a
 /// Poisson process remains one.
-pub fn set_nights(rows: &mut [TraceRow], rate: f64, start_s: f64) {
+pub fn set_nights(row: &mut TraceRow, rate: f64, start_s: f64) {
     let day = Day::new(rate);
     let before_s = day.expected_s(start_s);
-    for row in rows {
-        row.submit_s = in_ms((day.time_s(before_s + row.submit_s) - start_s).max(0.0));
-    }
+    row.submit_s = in_ms((day.time_s(before_s + row.submit_s) - start_s).max(0.0));
 }
 
 /// The rates of arrivals at night and by day. Their mean over a day is 1.
@@ -56,7 +54,7 @@ mod tests {
     fn moved(arrivals: &[f64], rate: f64, start_s: f64) -> Vec<f64> {
         let row = |submit_s: &f64| TraceRow { submit_s: *submit_s, ..TraceRow::default() };
         let mut rows: Vec<TraceRow> = arrivals.iter().map(row).collect();
-        set_nights(&mut rows, rate, start_s);
+        rows.iter_mut().for_each(|row| set_nights(row, rate, start_s));
         rows.iter().map(|row| row.submit_s).collect()
     }
 

@@ -19,10 +19,16 @@ pub struct Recurring {
     pub seed: Option<u64>,
 }
 
+/// A recurring job of a line of the mix, by its number, and the number of its user.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RecurringJob {
+    pub(super) number: u32,
+    pub(super) user: u32,
+}
+
 /// An instance of a recurring job.
 pub(super) struct Instance {
-    pub(super) job: String,
-    pub(super) user: String,
+    pub(super) job: RecurringJob,
     /// The share of all jobs that are not longer.
     pub(super) part: f64,
 }
@@ -63,11 +69,7 @@ impl Instances {
         let (user, own) = jobs[number];
         let normal = Normal::standard();
         let length = self.share.sqrt() * own + (1.0 - self.share).sqrt() * normal.inverse_cdf(above_0(part));
-        Instance {
-            job: format!("job-{kind}-{number}"),
-            user: format!("user-{user}"),
-            part: normal.cdf(length),
-        }
+        Instance { job: RecurringJob { number: number as u32, user }, part: normal.cdf(length) }
     }
 }
 

@@ -32,11 +32,18 @@ fn step_ns(row: &TraceRow) -> anyhow::Result<f64> {
 }
 
 fn made(recipe: &Recipe) -> Vec<TraceRow> {
-    let rows = make(recipe, step_ns).unwrap();
+    let rows: Vec<TraceRow> = make(recipe, step_ns).unwrap().rows().collect();
     let mut text = Vec::new();
     schema::trace::write(&mut text, &rows).unwrap();
     assert_eq!(Trace::parse("made".as_ref(), &text).unwrap().rows, rows, "it is a trace that can be read");
     rows
+}
+
+/// Scales all rows. Returns the number of jobs that are too long.
+fn scale_time(rows: &mut [TraceRow], factor: f64) -> anyhow::Result<usize> {
+    let scale = TimeScale::new(rows.iter().cloned(), factor)?;
+    rows.iter_mut().for_each(|row| scale.scale(row));
+    Ok(scale.too_long)
 }
 
 fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
@@ -76,7 +83,7 @@ fn the_seed_decides_and_streams_do_not_touch_each_other() {
     let jobs = |rows: &[TraceRow]| rows.iter().map(|row| (row.name.clone(), row.steps)).collect::<Vec<_>>();
     assert_eq!(jobs(&first), jobs(&other), "the same jobs at other times");
     let too_many = Recipe { arrivals: Arrivals::Replayed(vec![0.0]), ..recipe("fixed:1") };
-    assert!(make(&too_many, step_ns).unwrap_err().to_string().contains("there are 1 arrivals to replay"));
+    assert!(make(&too_many, step_ns).err().unwrap().to_string().contains("there are 1 arrivals to replay"));
 }
 
 /// The lengths of all jobs are distributed as before, and those of one recurring job are alike.
@@ -127,7 +134,7 @@ fn a_kind_has_lengths_of_its_own_and_virtual_clusters_take_what_they_have_room_f
     // Five standard errors of a share of a quarter of 10,000 jobs.
     assert!((small - 0.25).abs() < 0.022, "{small}");
     let too_small = Recipe { virtual_clusters: vec![share("small:1")], ..recipe("fixed:10s") };
-    let error = make(&too_small, step_ns).unwrap_err().to_string();
+    let error = make(&too_small, step_ns).err().unwrap().to_string();
     assert_eq!(error, "no virtual cluster of --vc takes jobs of 2 devices; widen the range of one");
 }
 
@@ -190,7 +197,7 @@ fn a_trace_with_a_start_has_dates() {
     let start = humantime::parse_rfc3339("2020-09-01T00:00:00Z").unwrap();
     let arrivals = Arrivals::Replayed(vec![0.0, 86_400.0, 90_000.4]);
     let mut rows = made(&Recipe { jobs: 3, arrivals, ..recipe("fixed:1") });
-    set_dates(&mut rows, start);
+    rows.iter_mut().for_each(|row| set_date(row, start));
     let dates: Vec<&str> = rows.iter().filter_map(|row| row.submit_utc.as_deref()).collect();
     assert_eq!(dates, ["2020-09-01T00:00:00Z", "2020-09-02T00:00:00Z", "2020-09-02T01:00:00Z"]);
 }
@@ -218,7 +225,8 @@ fn load_moves_arrivals_and_time_scale_moves_all() {
     let mut rows = made(&Recipe { jobs: 200, ..recipe("fixed:100s") });
     let lengths: Vec<f64> = rows.iter().map(seconds).collect();
     assert!(lengths.iter().all(|length| *length == 100.0));
-    set_load(&mut rows, 0.5, 4, step_ns).unwrap();
+    let load = LoadScale::new(rows.iter().cloned(), 0.5, 4, step_ns).unwrap();
+    rows.iter_mut().for_each(|row| load.scale(row));
     let work: f64 = rows.iter().map(|row| seconds(row) * f64::from(row.devices())).sum();
     let (first, last) = (rows[0].submit_s, rows.last().unwrap().submit_s);
     assert_eq!(first, 0.0);
@@ -233,8 +241,13 @@ fn load_moves_arrivals_and_time_scale_moves_all() {
     assert_eq!(scale_time(&mut rows, 1e-9).unwrap(), 200);
     assert!(rows.iter().all(|row| row.steps == Some(1)), "no job has nothing to do");
 
-    let mut at_once = vec![rows[0].clone(), TraceRow { submit_s: 0.0, ..rows[1].clone() }];
-    assert!(set_load(&mut at_once, 0.5, 4, step_ns).unwrap_err().to_string().contains("arrive at once"));
+    let at_once = [rows[0].clone(), TraceRow { submit_s: 0.0, ..rows[1].clone() }];
+    assert!(
+        LoadScale::new(at_once.into_iter(), 0.5, 4, step_ns)
+            .unwrap_err()
+            .to_string()
+            .contains("arrive at once")
+    );
     let mut command = [TraceRow { job: None, command: Some("train".into()), steps: None, ..line("a") }];
     assert!(scale_time(&mut command, 2.0).unwrap_err().to_string().contains("--time-scale cannot scale"));
 }

@@ -1,8 +1,9 @@
 //! Traces, which list jobs and their arrival. A trace is a CSV file with one line per job.
 
 use std::{
+    borrow::Borrow,
     collections::HashMap,
-    io,
+    io::{self, Write as _},
     path::{Path, PathBuf},
     time::SystemTime,
 };
@@ -14,6 +15,7 @@ use crate::{
     lines,
     loss_curve::LossCurve,
     rows::{self, NoRow, Records, RowError, shown, words},
+    unfinished,
 };
 
 /// A hundred years. A larger time is an error of units, and sums of such times would overflow the range of
@@ -389,12 +391,24 @@ fn misspelled(records: &Records<'_>, NoRow { column, message }: NoRow) -> NoRow 
 ///
 /// # Errors
 /// The error of `out`.
-pub fn write(out: impl io::Write, rows: &[TraceRow]) -> io::Result<()> {
+pub fn write(out: impl io::Write, rows: impl IntoIterator<Item: Borrow<TraceRow>>) -> io::Result<()> {
     let mut writer = csv::Writer::from_writer(out);
     for row in rows {
-        writer.serialize(row).map_err(io::Error::from)?;
+        writer.serialize(row.borrow()).map_err(io::Error::from)?;
     }
     writer.flush()
+}
+
+/// Replaces the file of a trace by this text atomically.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn replace(file: &Path, text: &[u8]) -> Result<(), RowError> {
+    let written = unfinished::begin(file).and_then(|(mut out, unfinished)| {
+        out.write_all(text)?;
+        unfinished.put()
+    });
+    written.map_err(|cause| RowError::Write { file: file.into(), cause })
 }
 
 #[cfg(test)]

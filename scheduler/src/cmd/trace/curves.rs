@@ -62,14 +62,18 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         "trace: {fitted} of {} jobs have a loss curve; the largest root mean square error is {rms_error:.4}, of {name}",
         rows.len()
     ));
-    let shaped = args.shaped.shape(rows, Clock::default(), |row| match row.step_ns {
-        Some(step_ns) => Ok(step_ns as f64),
-        None => anyhow::bail!(
-            "{}: the trace has no time of a step, so that its load is not known; remove --load",
-            row.name
-        ),
-    });
-    args.shaped.write(&shaped.with_context(|| run.arrivals_path().display().to_string())?)
+    let shaped = args.shaped.shape(
+        || rows.iter().cloned(),
+        Clock::default(),
+        |row| match row.step_ns {
+            Some(step_ns) => Ok(step_ns as f64),
+            None => anyhow::bail!(
+                "{}: the trace has no time of a step, so that its load is not known; remove --load",
+                row.name
+            ),
+        },
+    );
+    args.shaped.write(shaped.with_context(|| run.arrivals_path().display().to_string())?)
 }
 
 /// The reports of a loss of each job, each with the steps whose mean it is.

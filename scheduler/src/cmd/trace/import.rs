@@ -81,7 +81,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     for reason in reasons {
         output::note(format_args!("trace: {reason}"));
     }
-    let shaped = args.shaped.shape(rows, Clock::default(), |row| {
+    let shaped = args.shaped.shape(|| rows.iter().cloned(), Clock::default(), |row| {
         let known = row.step_ns.map(|ns| ns as f64);
         known.with_context(|| {
             format!(
@@ -91,7 +91,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             )
         })
     });
-    args.shaped.write(&shaped.with_context(files)?)
+    args.shaped.write(shaped.with_context(files)?)
 }
 
 /// The number of rows that are left out for a reason.

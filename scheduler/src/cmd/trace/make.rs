@@ -163,13 +163,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         }),
         seed: args.seed,
     };
-    let rows = trace_generator::make(&recipe, |row| lengths.step_ns(row))?;
-    let rows = match &args.learning_rates[..] {
-        [] => rows,
-        rates => searches(&rows, rates),
+    let drawn = trace_generator::make(&recipe, |row| lengths.step_ns(row))?;
+    let rows = || -> Box<dyn Iterator<Item = TraceRow>> {
+        match &args.learning_rates[..] {
+            [] => Box::new(drawn.rows()),
+            rates => Box::new(searches(drawn.rows(), rates)),
+        }
     };
     let clock = Clock { start: args.start, nights: args.nights };
-    args.shaped.write(&args.shaped.shape(rows, clock, |row| lengths.step_ns(row))?)
+    args.shaped.write(args.shaped.shape(rows, clock, |row| lengths.step_ns(row))?)
 }
 
 /// A share from 0 to 1.
