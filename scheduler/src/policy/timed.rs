@@ -1,7 +1,7 @@
 //! A policy whose decisions are timed. The times are of the host and differ from run to run, so that they are printed and are in no
 //! file of a run. What the policy decides does not depend on them.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use schema::rows::DecisionTimes;
 use statistics::quantile_of_sorted;
@@ -12,25 +12,23 @@ use crate::{cluster::JobId, view::View};
 /// Times the decisions of a policy.
 pub struct Timed {
     policy: Box<dyn Policy>,
-    took: Vec<Duration>,
+    took_ns: Vec<u64>,
 }
 
 impl Timed {
     pub fn new(policy: Box<dyn Policy>) -> Timed {
-        Timed { policy, took: Vec::new() }
+        Timed { policy, took_ns: Vec::new() }
     }
 
-    /// The times of the decisions so far. `None` if there was none.
-    pub fn times(&self) -> Option<DecisionTimes> {
-        let us = |time: Duration| time.as_nanos() as f64 / 1e3;
-        let mut sorted = self.took.clone();
-        sorted.sort_unstable();
-        let max_us = us(*sorted.last()?);
-        let all: Duration = sorted.iter().sum();
+    /// The times of all decisions. `None` if there was none.
+    pub fn times(mut self) -> Option<DecisionTimes> {
+        let us = |ns: u64| ns as f64 / 1e3;
+        self.took_ns.sort_unstable();
+        let max_us = us(*self.took_ns.last()?);
         Some(DecisionTimes {
-            decisions: sorted.len() as u64,
-            mean_us: us(all) / sorted.len() as f64,
-            p99_us: us(quantile_of_sorted(&sorted, 0.99)),
+            decisions: self.took_ns.len() as u64,
+            mean_us: us(self.took_ns.iter().sum()) / self.took_ns.len() as f64,
+            p99_us: us(quantile_of_sorted(&self.took_ns, 0.99)),
             max_us,
         })
     }
@@ -40,7 +38,7 @@ impl Policy for Timed {
     fn decide(&mut self, view: &View<'_>) -> Decision {
         let began = Instant::now();
         let decision = self.policy.decide(view);
-        self.took.push(began.elapsed());
+        self.took_ns.push(began.elapsed().as_nanos() as u64);
         decision
     }
 
