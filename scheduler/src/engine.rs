@@ -162,7 +162,7 @@ impl<'a> Engine<'a> {
             jobs: asked.iter().map(|asked| Job::new(asked.arrival)).collect(),
             occupancy,
             paused_on: BTreeMap::new(),
-            packing: Packing::new(asked.len()),
+            packing: Packing::default(),
             shares: Shares::new(asked.len(), topology.devices()),
             do_not_fit: BTreeSet::new(),
             too_large: BTreeSet::new(),

@@ -1,5 +1,7 @@
 //! Measures the time for which jobs run packed.
 
+use std::collections::HashMap;
+
 use schema::units::Nanos;
 
 use crate::{
@@ -8,24 +10,20 @@ use crate::{
     occupancy::Occupancy,
 };
 
-/// The packed time of each job, by its number.
-#[derive(Clone, Debug)]
+/// The packed time of each job. A job that was never packed takes no memory.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Packing {
     /// The time at which each job that is packed now became so.
-    since: Vec<Option<Nanos>>,
-    /// The packed time of each job in earlier intervals.
-    before: Vec<Nanos>,
+    since: HashMap<JobId, Nanos>,
+    /// The packed time of jobs in earlier intervals.
+    before: HashMap<JobId, Nanos>,
 }
 
 impl Packing {
-    pub(super) fn new(jobs: usize) -> Packing {
-        Packing { since: vec![None; jobs], before: vec![Nanos::ZERO; jobs] }
-    }
-
     /// The packed time of a job up to `now`, which is a part of its running time.
     pub(super) fn of(&self, id: JobId, now: Nanos) -> Nanos {
-        let id = id.0 as usize;
-        self.before[id] + self.since[id].map_or(Nanos::ZERO, |since| now - since)
+        let before = self.before.get(&id).copied().unwrap_or_default();
+        before + self.since.get(&id).map_or(Nanos::ZERO, |since| now - *since)
     }
 
     /// Updates a job whose state has changed, and the other jobs on the devices that it has or had.
@@ -57,14 +55,10 @@ impl Packing {
             }
             _ => false,
         };
-        let since = &mut self.since[id.0 as usize];
-        match (*since, is_packed) {
-            (None, true) => *since = Some(now),
-            (Some(began), false) => {
-                self.before[id.0 as usize] += now - began;
-                *since = None;
-            }
-            _ => {}
+        if is_packed {
+            self.since.entry(id).or_insert(now);
+        } else if let Some(began) = self.since.remove(&id) {
+            *self.before.entry(id).or_default() += now - began;
         }
     }
 }
