@@ -103,12 +103,14 @@ impl Launches {
 impl Index<JobId> for Launches {
     type Output = SimulatedLaunch;
 
+    #[inline]
     fn index(&self, id: JobId) -> &SimulatedLaunch {
         self.launches[id.0 as usize].as_deref().unwrap_or(&self.none)
     }
 }
 
 impl IndexMut<JobId> for Launches {
+    #[inline]
     fn index_mut(&mut self, id: JobId) -> &mut SimulatedLaunch {
         self.launches[id.0 as usize].get_or_insert_default()
     }

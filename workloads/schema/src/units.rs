@@ -57,12 +57,14 @@ impl From<Duration> for Nanos {
 /// Saturates, so that a sum of values from a file never wraps around.
 impl Add for Nanos {
     type Output = Nanos;
+    #[inline]
     fn add(self, other: Nanos) -> Nanos {
         Nanos(self.0.saturating_add(other.0))
     }
 }
 
 impl AddAssign for Nanos {
+    #[inline]
     fn add_assign(&mut self, other: Nanos) {
         *self = *self + other;
     }
@@ -71,6 +73,7 @@ impl AddAssign for Nanos {
 /// Panics on a negative result, which on a monotonic clock is a bug.
 impl Sub for Nanos {
     type Output = Nanos;
+    #[inline]
     fn sub(self, other: Nanos) -> Nanos {
         Nanos(self.0.checked_sub(other.0).expect("the later instant stands on the left"))
     }
