@@ -234,7 +234,7 @@ impl<'a> Engine<'a> {
         let job = &mut self.jobs[id.0 as usize];
         if !matches!(job.state, State::Ended { .. }) {
             let at = self.asked[id.0 as usize].arrival;
-            job.state = State::Ended { at, how: Ending::Failed(ErrorKind::Unsupported, why) };
+            job.state = State::Ended { at, how: Ending::Failed(ErrorKind::Unsupported, why.into()) };
             self.left -= 1;
         }
     }

@@ -84,6 +84,7 @@ pub struct SharedRequest {
 impl Deref for JobRequest {
     type Target = SharedRequest;
 
+    #[inline]
     fn deref(&self) -> &SharedRequest {
         &self.shared
     }
@@ -306,7 +307,8 @@ pub enum State {
     Waiting {
         since: Nanos,
     },
-    Placed(Placed),
+    /// In a box, so that jobs that have no devices take less memory.
+    Placed(Box<Placed>),
     Ended {
         at: Nanos,
         how: Ending,
@@ -319,7 +321,7 @@ pub enum Ending {
     /// It has done all its steps, or its command exited with success.
     Finished,
     ByPolicy,
-    Failed(ErrorKind, String),
+    Failed(ErrorKind, Box<str>),
 }
 
 /// The devices of a job and its phase on them.

@@ -151,7 +151,7 @@ impl Engine<'_> {
             self.change(id, State::Waiting { since: self.now });
             self.changes.push(Change::Waits(id));
         } else {
-            self.end(id, Ending::Failed(kind, detail.to_owned()));
+            self.end(id, Ending::Failed(kind, detail.into()));
         }
         if is_too_large && has_chance {
             self.too_large.insert((id, *plan, self.occupancy.pool_of(devices[0])));

@@ -53,7 +53,7 @@ fn outcome(
     let (status, end) = (status(&job.state), end(&job.state));
     let err = match &job.state {
         State::Ended { how: Ending::Finished | Ending::ByPolicy, .. } => None,
-        State::Ended { how: Ending::Failed(kind, why), .. } => Some((*kind, why.clone())),
+        State::Ended { how: Ending::Failed(kind, why), .. } => Some((*kind, why.to_string())),
         _ => Some((ErrorKind::Interrupted, "the run ended before the job did".to_owned())),
     };
     let is_admitted = is_admitted(job);

@@ -24,7 +24,7 @@ impl Engine<'_> {
                     since: self.now,
                     share: Share::FULL,
                 };
-                self.change(id, State::Placed(placed));
+                self.change(id, State::Placed(Box::new(placed)));
                 let job = &mut self.jobs[id.0 as usize];
                 job.account.first_start.get_or_insert(self.now);
                 job.account.starts += 1;
@@ -64,8 +64,8 @@ impl Engine<'_> {
     /// Sets the phase of a job that has devices.
     pub(super) fn enter(&mut self, id: JobId, phase: Phase) {
         if let State::Placed(placed) = &self.jobs[id.0 as usize].state {
-            let placed = Placed { phase, since: self.now, ..placed.clone() };
-            self.change(id, State::Placed(placed));
+            let placed = Placed { phase, since: self.now, ..(**placed).clone() };
+            self.change(id, State::Placed(Box::new(placed)));
         }
     }
 

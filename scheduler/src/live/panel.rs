@@ -52,7 +52,8 @@ fn on_device(view: &View<'_>, device: DeviceId) -> String {
         return "lost".into();
     }
     let there = view.asked.iter().zip(view.jobs).filter_map(|(asked, job)| match &job.state {
-        State::Placed(Placed { devices, phase, share, .. }) if devices.contains(&device) => {
+        State::Placed(placed) if placed.devices.contains(&device) => {
+            let Placed { phase, share, .. } = &**placed;
             let mut doing = match phase {
                 Phase::Running => String::new(),
                 other => format!(" {other}"),

@@ -67,14 +67,14 @@ fn job(state: State, steps: u64) -> Job {
 
 fn placed(device: u32, phase: Phase) -> State {
     let share = if phase == Phase::Paused { Share::new(0.25).unwrap() } else { Share::FULL };
-    State::Placed(Placed {
+    State::Placed(Box::new(Placed {
         devices: vec![DeviceId(device)],
         plan: None,
         cpus: None,
         phase,
         since: Nanos::ZERO,
         share,
-    })
+    }))
 }
 
 fn turn(happened: Happened, actions: Vec<Action>, reason: &str) -> Turn {

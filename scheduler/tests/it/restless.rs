@@ -3,7 +3,7 @@
 use fastrand::Rng;
 use scheduler::{
     cluster::{Action, DeviceId, JobId, Share},
-    job::{JobRequest, Phase, Placed, State},
+    job::{JobRequest, Phase, State},
     policy::{Decision, Policy},
     topology::Node,
     view::View,
@@ -105,9 +105,9 @@ impl Restless {
                     let is_hopeless = self.turns > PATIENT && first_devices(view, asked, is_there).is_none();
                     is_hopeless.then_some(Action::End { job })
                 }
-                State::Placed(Placed { phase: Phase::Paused, devices, .. }) => {
+                State::Placed(placed) if placed.phase == Phase::Paused => {
                     let has_room = |device: &DeviceId| view.occupancy.kept_by(*device).is_empty();
-                    devices.iter().all(has_room).then_some(Action::Resume { job })
+                    placed.devices.iter().all(has_room).then_some(Action::Resume { job })
                 }
                 _ => None,
             }

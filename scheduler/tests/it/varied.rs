@@ -54,7 +54,8 @@ impl Policy for Varied {
                         switches = true;
                     }
                 }
-                State::Placed(Placed { phase: Phase::Running, devices, share: present, .. }) => {
+                State::Placed(placed) if placed.phase == Phase::Running => {
+                    let Placed { devices, share: present, .. } = &**placed;
                     let is_throttled = job.0 % 2 == 0 && here.len() as u32 > view.topology.devices();
                     let share = if is_throttled { 0.5 } else { 1.0 };
                     if devices.len() as u32 != wanted && !switches {
