@@ -26,6 +26,7 @@ use std::{
 use schema::{
     device::Device,
     rows::{Appender, DeviceSample, HostSample, RowError},
+    spec::RankEnd,
     units::Nanos,
 };
 
@@ -92,9 +93,11 @@ impl Sampler {
         self.order(KeeperOrder::Watch { launch: launch.into(), rank, root });
     }
 
-    /// Takes a last reading of each rank of a launch, and stops reading them.
-    pub fn unwatch(&self, launch: &str) {
-        self.order(KeeperOrder::Unwatch { launch: launch.into() });
+    /// Takes a last reading of each rank of a launch, and stops reading them. `ends` are the ends of the ranks: the CPU time of the
+    /// last reading is that which the kernel gives for processes that have ended.
+    pub fn unwatch(&self, launch: &str, ends: &[RankEnd]) {
+        let cpu_ns = ends.iter().map(|end| end.cpu_ns).collect();
+        self.order(KeeperOrder::Unwatch { launch: launch.into(), cpu_ns });
     }
 
     /// Sets the interval between readings of the fast tier of all devices, instead of each device's own, for a measurement of

@@ -31,7 +31,7 @@ impl<'a> Watch<'a> {
             (Some(sampler), RigEvent::Started { launch, rank, pid, .. }) => {
                 sampler.watch(launch, *rank, *pid)
             }
-            (Some(sampler), RigEvent::Ended { launch, .. }) => sampler.unwatch(launch),
+            (Some(sampler), RigEvent::Ended { launch, end, .. }) => sampler.unwatch(launch, &end.ranks),
             (Some(_), RigEvent::Said { .. }) | (None, _) => {}
         }
         Some(event)

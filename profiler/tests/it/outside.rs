@@ -75,6 +75,12 @@ fn a_program_is_measured_until_it_ends() {
         assert!(row.cpu_ns > Some(10_000_000) && row.host_rss_peak_bytes > Some(100_000), "{row:?}");
         assert!(row.job.starts_with("cmd-sh-"));
         assert!(row.wall_ns >= row.cpu_ns, "{row:?}");
+        let readings: Vec<HostSample> = rows::read_appended(&door.path("r/host.csv")).expect("it reads");
+        let last = readings.iter().rfind(|reading| reading.launch == row.launch).expect("it was read");
+        assert!(
+            last.cpu_ns >= row.cpu_ns,
+            "the last reading lacks what the kernel counted: {last:?} {row:?}"
+        );
     }
     let both_ns: u64 = rows.iter().filter_map(|row| row.wall_ns).sum();
     assert!(both_ns <= took_ns, "{both_ns} of {took_ns}");

@@ -31,6 +31,8 @@ pub(super) enum KeeperOrder {
     },
     Unwatch {
         launch: String,
+        /// The CPU time of each rank until its end.
+        cpu_ns: Vec<Option<u64>>,
     },
     SetActive(bool),
     /// Readings of devices, in the order in which they were taken.
@@ -118,10 +120,14 @@ impl Keeper {
                 }
                 self.trees.insert((launch, rank), tree);
             }
-            KeeperOrder::Unwatch { launch } => {
+            KeeperOrder::Unwatch { launch, cpu_ns } => {
                 for ((launch, rank), mut tree) in self.trees.extract_if(.., |(of, _), _| *of == launch) {
                     if self.schedule.is_active() {
-                        self.host_rows.push(host_row(&launch, rank, &mut tree, None));
+                        let mut row = host_row(&launch, rank, &mut tree, None);
+                        // Both are lower bounds: a reading misses the last moments of processes, and the kernel's account those
+                        // that nobody waited for.
+                        row.cpu_ns = row.cpu_ns.max(cpu_ns.get(rank as usize).copied().flatten());
+                        self.host_rows.push(row);
                     }
                 }
             }

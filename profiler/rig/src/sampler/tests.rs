@@ -132,13 +132,16 @@ fn a_launch_has_a_first_and_a_last_row_and_none_after() {
     watched.sampler.watch("0001-a", 1, std::process::id());
     watched.sampler.flush().unwrap();
     drop(sleeper);
-    watched.sampler.unwatch("0001-a");
+    // An hour of CPU time, of which most was used after the last reading, and less than was read.
+    let ends = [3_600_000_000_000, 1].map(|cpu_ns| RankEnd { cpu_ns: Some(cpu_ns), ..RankEnd::default() });
+    watched.sampler.unwatch("0001-a", &ends);
     let (_, hosts) = watched.rows();
     let of = |rank| hosts.iter().filter(|row| row.rank == rank).collect::<Vec<_>>();
     assert!(of(0).len() >= 2 && of(1).len() >= 2);
-    let (first, last) = (of(0)[0], *of(0).last().unwrap());
+    let last = *of(0).last().unwrap();
     assert_eq!((last.processes, last.rss_bytes), (Some(0), Some(0)));
-    assert!(last.cpu_ns >= first.cpu_ns && last.err.is_none());
+    assert!(last.cpu_ns == Some(3_600_000_000_000) && last.err.is_none(), "{last:?}");
+    assert!(of(1).is_sorted_by_key(|row| row.cpu_ns) && of(1)[0].cpu_ns > Some(1));
     let_pass(ms(150), "a launch that is still read would have a row");
     assert_eq!(watched.rows().1.len(), hosts.len());
 }
