@@ -1,16 +1,16 @@
 //! CPU quotas: the CPU time that a cgroup and those above it may use in each period. When it is used up, the kernel stops all
-//! processes of the group until the next period.
+//! processes of the group until the next period, and counts the period as throttled.
 
 use std::{
     fmt, fs,
     path::{Path, PathBuf},
+    sync::OnceLock,
 };
 
-use procfs::process::{MountInfo, Process};
-
-/// The quotas that a process was under when they were looked for.
-#[derive(Debug, Default)]
-pub struct Quotas(Vec<Quota>);
+use procfs::{
+    ProcessCGroup,
+    process::{MountInfo, Process},
+};
 
 /// The quota of one cgroup.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,34 +30,85 @@ impl fmt::Display for Quota {
     }
 }
 
-impl Quotas {
-    /// The quotas of the cgroup of a process and of all above it that are mounted. A process that cannot be read has none.
-    pub fn for_process(pid: i32) -> Quotas {
-        Quotas(directories(pid).iter().filter_map(|directory| quota(directory)).collect())
+/// The quotas of the cgroup of a process and of all above it that are mounted. A process that cannot be read has none.
+pub fn quotas_of(pid: i32) -> Vec<Quota> {
+    directories(pid).iter().filter_map(|directory| quota(directory)).collect()
+}
+
+/// The throttled periods of some cgroups, each counted from when it was added.
+#[derive(Debug, Default)]
+pub struct Throttling {
+    is_known: bool,
+    counters: Vec<Counter>,
+}
+
+/// The counter of one cgroup.
+#[derive(Debug)]
+struct Counter {
+    directory: PathBuf,
+    has_quota: bool,
+    first: u64,
+    last: u64,
+}
+
+impl Throttling {
+    /// Adds the cgroups among these that are not here yet, and looks which of all have a quota now: both change while a program
+    /// runs, for example if it is started by `systemd-run --scope`.
+    pub fn refresh(&mut self, directories: Vec<PathBuf>) {
+        self.is_known |= !directories.is_empty();
+        for directory in directories {
+            let is_new = self.counters.iter().all(|counter| counter.directory != directory);
+            // A cgroup that does not count has no quota either, as that at the root of version 2.
+            if let Some(first) = throttled_periods(&directory).filter(|_| is_new) {
+                self.counters.push(Counter { directory, has_quota: false, first, last: first });
+            }
+        }
+        for counter in &mut self.counters {
+            counter.has_quota = quota(&counter.directory).is_some();
+            counter.read();
+        }
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &Quota> {
-        self.0.iter()
+    /// The number of periods, added up over the cgroups; `None` if no cgroup is known. Those without a quota are read by
+    /// [`Throttling::refresh`] alone, because the kernel adds up the CPU time of all that is below a cgroup for each reading.
+    pub fn periods(&mut self) -> Option<u64> {
+        self.counters.iter_mut().filter(|counter| counter.has_quota).for_each(Counter::read);
+        let sum = self.counters.iter().map(|counter| counter.last - counter.first).sum();
+        self.is_known.then_some(sum)
     }
+}
 
-    /// The number of periods in which processes were stopped, added up over the quotas; `None` if there is no quota.
-    pub fn throttled_periods(&self) -> Option<u64> {
-        let read = |quota: &Quota| {
-            let stat = fs::read_to_string(quota.directory.join("cpu.stat")).ok()?;
-            stat.lines().find_map(|line| line.strip_prefix("nr_throttled ")?.trim().parse().ok())
-        };
-        let periods: Option<Vec<u64>> = self.0.iter().map(read).collect();
-        periods.filter(|periods| !periods.is_empty()).map(|periods| periods.iter().sum())
+impl Counter {
+    /// Reads the counter. The count of a cgroup that was removed stays.
+    fn read(&mut self) {
+        self.last = self.last.max(throttled_periods(&self.directory).unwrap_or(0));
     }
+}
+
+/// The counter of a cgroup, which has the same name in both versions of the kernel's interface.
+fn throttled_periods(directory: &Path) -> Option<u64> {
+    let stat = fs::read_to_string(directory.join("cpu.stat")).ok()?;
+    stat.lines().find_map(|line| line.strip_prefix("nr_throttled ")?.trim().parse().ok())
 }
 
 /// The directories of the cgroups that divide CPU time for a process, in both versions of the kernel's interface: its own and all
 /// above it.
 pub fn directories(pid: i32) -> Vec<PathBuf> {
-    let Ok(process) = Process::new(pid) else { return Vec::new() };
-    let (Ok(groups), Ok(mounts)) = (process.cgroups(), process.mountinfo()) else { return Vec::new() };
+    // The kernel gives the cgroups of other processes as this process sees them, so its own mounts have them.
+    static MOUNTS: OnceLock<Vec<MountInfo>> = OnceLock::new();
+    let mounts = MOUNTS.get_or_init(|| {
+        let all = Process::myself().and_then(|own| own.mountinfo());
+        all.map_or(Vec::new(), |all| {
+            all.0.into_iter().filter(|mount| mount.fs_type.starts_with("cgroup")).collect()
+        })
+    });
+    let groups = Process::new(pid).and_then(|process| process.cgroups());
+    groups.map_or(Vec::new(), |groups| directories_in(mounts, &groups.0))
+}
+
+fn directories_in(mounts: &[MountInfo], groups: &[ProcessCGroup]) -> Vec<PathBuf> {
     let mut all = Vec::new();
-    for group in &groups.0 {
+    for group in groups {
         let is_mount = |mount: &&MountInfo| match group.hierarchy {
             0 => mount.fs_type == "cgroup2",
             _ => mount.fs_type == "cgroup" && mount.super_options.contains_key("cpu"),
@@ -98,55 +149,134 @@ fn quota(directory: &Path) -> Option<Quota> {
 
 #[cfg(test)]
 mod tests {
+    use procfs::{FromBufRead, ProcessCGroups, process::MountInfos};
+
     use super::*;
 
-    /// Writes the files of a cgroup and returns its directory.
-    fn group(within: &Path, name: &str, files: &[(&str, &str)]) -> PathBuf {
-        let directory = within.join(name);
-        fs::create_dir(&directory).unwrap();
-        files.iter().for_each(|(file, text)| fs::write(directory.join(file), text).unwrap());
-        directory
+    /// A file system of cgroups in a folder.
+    struct Tree(tempfile::TempDir);
+
+    impl Tree {
+        fn new() -> Tree {
+            Tree(tempfile::tempdir().unwrap())
+        }
+
+        fn path(&self, name: &str) -> PathBuf {
+            self.0.path().join(name)
+        }
+
+        fn write(&self, group: &str, files: &[(&str, &str)]) {
+            let directory = self.path(group);
+            fs::create_dir_all(&directory).unwrap();
+            files.iter().for_each(|(file, text)| fs::write(directory.join(file), text).unwrap());
+        }
+
+        /// Writes the quota and the counter as version 1 or 2 of the interface has them; `None` is no quota.
+        fn set(&self, version: u8, group: &str, quota_us: Option<u64>, throttled: u64) {
+            let quota = |none: &str| quota_us.map_or(none.into(), |us| us.to_string());
+            let (limits, unit) = match version {
+                1 => ([("cpu.cfs_quota_us", quota("-1")), ("cpu.cfs_period_us", "100000".into())], "time"),
+                _ => ([("cpu.max", quota("max") + " 100000"), ("cpu.weight", "100".into())], "usec"),
+            };
+            let stat = format!("nr_periods 400\nnr_throttled {throttled}\nthrottled_{unit} 36000000\n");
+            for (file, text) in limits.into_iter().chain([("cpu.stat", stat)]) {
+                self.write(group, &[(file, &format!("{}\n", text.trim_end()))]);
+            }
+        }
+
+        /// The directories of a process with these lines in `/proc/<pid>/cgroup`, where the kernel has mounted version 1 in
+        /// `cpu,cpuacct` and `memory`, and version 2 in `unified`.
+        fn directories(&self, groups: &str) -> Vec<PathBuf> {
+            let root = self.0.path().display();
+            let mounts = format!(
+                "31 30 0:27 / {root}/memory rw,relatime shared:7 - cgroup cgroup rw,memory\n\
+                 32 30 0:28 / {root}/cpu,cpuacct rw,relatime shared:8 - cgroup cgroup rw,cpu,cpuacct\n\
+                 33 30 0:29 / {root}/unified rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n"
+            );
+            let mounts = MountInfos::from_buf_read(mounts.as_bytes()).unwrap();
+            directories_in(&mounts.0, &ProcessCGroups::from_buf_read(groups.as_bytes()).unwrap().0)
+        }
+    }
+
+    /// The lines of `/proc/<pid>/cgroup` in each version, and the directory of its mount.
+    const VERSIONS: [(u8, &str, &str); 2] = [
+        (1, "4:memory:/elsewhere\n1:cpu,cpuacct:/job/rank\n", "cpu,cpuacct"),
+        (2, "0::/job/rank\n", "unified"),
+    ];
+
+    #[test]
+    fn a_process_has_the_cgroups_up_to_the_mount_in_both_versions() {
+        let tree = Tree::new();
+        for (_, groups, mount) in VERSIONS {
+            let expected = ["job/rank", "job", ""].map(|group| tree.path(mount).join(group));
+            assert_eq!(tree.directories(groups), expected, "{mount}");
+        }
     }
 
     #[test]
-    fn quotas_of_both_versions_are_read_and_their_throttled_periods_add_up() {
-        let folder = tempfile::tempdir().unwrap();
-        let stat =
-            |throttled: u64| format!("nr_periods 400\nnr_throttled {throttled}\nthrottled_usec 36000000\n");
-        let two = group(folder.path(), "two", &[("cpu.max", "150000 100000\n"), ("cpu.stat", &stat(5))]);
-        let one = group(
-            folder.path(),
-            "one",
-            &[("cpu.cfs_quota_us", "3000\n"), ("cpu.cfs_period_us", "100000\n"), ("cpu.stat", &stat(375))],
-        );
-        let free_two =
-            group(folder.path(), "free-two", &[("cpu.max", "max 100000\n"), ("cpu.stat", &stat(7))]);
-        let free_one = group(
-            folder.path(),
-            "free-one",
-            &[("cpu.cfs_quota_us", "-1\n"), ("cpu.cfs_period_us", "100000\n"), ("cpu.stat", &stat(7))],
-        );
-        let root = group(folder.path(), "root", &[]);
-        assert_eq!([&free_two, &free_one, &root].map(|directory| quota(directory)), [None, None, None]);
-        let quotas = Quotas([&two, &one].into_iter().filter_map(|directory| quota(directory)).collect());
-        let told: Vec<String> = quotas.iter().map(Quota::to_string).collect();
-        let expected = [
-            (&two, "1.50 cores (150000 us of CPU time in 100000 us)"),
-            (&one, "0.03 cores (3000 us of CPU time in 100000 us)"),
-        ]
-        .map(|(directory, text)| {
-            format!("{} limits its processes to {text} and stops them beyond that", directory.display())
-        });
-        assert_eq!(told, expected);
-        assert_eq!(quotas.throttled_periods(), Some(380));
-        fs::remove_file(one.join("cpu.stat")).unwrap();
-        assert_eq!(quotas.throttled_periods(), None, "one of them is not known");
-        assert_eq!(Quotas::default().throttled_periods(), None);
+    fn quotas_of_both_versions_are_read() {
+        let tree = Tree::new();
+        for (version, groups, mount) in VERSIONS {
+            tree.set(version, &format!("{mount}/job"), Some(150_000), 0);
+            tree.set(version, &format!("{mount}/job/rank"), None, 0);
+            let directories = tree.directories(groups);
+            let told: Vec<String> = directories
+                .iter()
+                .filter_map(|directory| quota(directory))
+                .map(|quota| quota.to_string())
+                .collect();
+            let expected = format!(
+                "{} limits its processes to 1.50 cores (150000 us of CPU time in 100000 us) and stops them beyond that",
+                tree.path(mount).join("job").display()
+            );
+            assert_eq!(told, [expected]);
+        }
     }
 
     #[test]
-    fn a_process_that_does_not_exist_has_no_quota() {
+    fn throttled_periods_are_those_since_the_first_reading_in_both_versions() {
+        for (version, groups, mount) in VERSIONS {
+            let tree = Tree::new();
+            let (job, rank) = (format!("{mount}/job"), format!("{mount}/job/rank"));
+            // The root of version 2 has no quota and no such counter.
+            tree.write(
+                mount,
+                &[("cpu.stat", "usage_usec 7000000\nuser_usec 6000000\nsystem_usec 1000000\n")],
+            );
+            tree.set(version, &job, Some(150_000), 40);
+            tree.set(version, &rank, None, 7);
+            let mut throttling = Throttling::default();
+            throttling.refresh(tree.directories(groups));
+            assert_eq!(throttling.periods(), Some(0), "those from before are not of this process");
+            tree.set(version, &job, Some(150_000), 45);
+            assert_eq!(throttling.periods(), Some(5));
+            // A quota that is set while the process runs.
+            tree.set(version, &rank, Some(50_000), 10);
+            throttling.refresh(tree.directories(groups));
+            assert_eq!(throttling.periods(), Some(8), "the periods of both add up");
+            tree.set(version, &rank, Some(50_000), 11);
+            assert_eq!(throttling.periods(), Some(9));
+            // The process moves into another cgroup.
+            tree.set(version, &format!("{mount}/scope"), Some(10_000), 100);
+            throttling.refresh(tree.directories(&groups.replace("job/rank", "scope")));
+            assert_eq!(throttling.periods(), Some(9));
+            tree.set(version, &format!("{mount}/scope"), Some(10_000), 103);
+            assert_eq!(throttling.periods(), Some(12));
+            // Its cgroup ends with it.
+            fs::remove_dir_all(tree.path(mount)).unwrap();
+            throttling.refresh(Vec::new());
+            assert_eq!(throttling.periods(), Some(12));
+        }
+    }
+
+    #[test]
+    fn a_process_without_cgroups_has_no_number() {
+        let mut throttling = Throttling::default();
+        throttling.refresh(Vec::new());
+        assert_eq!(throttling.periods(), None);
+        throttling.refresh(vec![tempfile::tempdir().unwrap().path().into()]);
+        assert_eq!(throttling.periods(), Some(0), "a cgroup that does not count stops nothing");
         // This process id is above the kernel's limit.
-        assert_eq!(Quotas::for_process(5_000_000).iter().count(), 0);
+        assert_eq!((directories(5_000_000), quotas_of(5_000_000)), (Vec::new(), Vec::new()));
     }
 }

@@ -2,20 +2,20 @@
 
 use std::{fs, path::PathBuf, process::Command};
 
-use front_door::{Door, Said, wait_for};
+use front_door::{Background, Door, Said, wait_for};
 use rig::cgroup::directories;
-use schema::rows::{self, DoctorRow, Status, Warning};
+use schema::rows::{self, DoctorRow, HostSample, Status, Warning};
 
 /// A cgroup with a quota below that of this process, which is removed when this is dropped.
 struct Group(PathBuf);
 
 impl Group {
-    /// The error says what the machine lacks.
-    fn with_quota(quota_us: u32) -> Result<Group, String> {
+    /// `name` is for this test alone. The error says what the machine lacks.
+    fn with_quota(name: &str, quota_us: u32) -> Result<Group, String> {
         let own = directories(std::process::id() as i32);
         let own = own.iter().find(|directory| directory.join("cpu.cfs_quota_us").exists());
         let own = own.ok_or("no cgroups of version 1 divide CPU time")?;
-        let group = Group(own.join(format!("tandem-test-{}", std::process::id())));
+        let group = Group(own.join(format!("tandem-test-{name}-{}", std::process::id())));
         fs::create_dir(&group.0).map_err(|error| format!("{}: {error}", group.0.display()))?;
         fs::write(group.0.join("cpu.cfs_quota_us"), quota_us.to_string())
             .map_err(|error| format!("a quota of {quota_us} us: {error}"))?;
@@ -46,7 +46,7 @@ impl Drop for Group {
 
 #[test]
 fn a_quota_that_stops_a_program_is_named_and_warned_of() {
-    let group = match Group::with_quota(20_000) {
+    let group = match Group::with_quota("whole", 20_000) {
         Ok(group) => group,
         Err(lacks) => return schema::skips::skipped("cgroups", lacks),
     };
@@ -71,5 +71,32 @@ fn a_quota_that_stops_a_program_is_named_and_warned_of() {
     let quotas: Vec<&String> =
         rows.iter().filter(|row| row.about == "cpu quota").map(|row| &row.found).collect();
     assert!(quotas.contains(&&expected), "{quotas:?}");
+    group.remove();
+}
+
+#[test]
+fn a_program_that_joins_a_cgroup_with_a_quota_after_its_start_is_warned_of() {
+    let group = match Group::with_quota("joined", 20_000) {
+        Ok(group) => group,
+        Err(lacks) => return schema::skips::skipped("cgroups", lacks),
+    };
+    let door = crate::door();
+    let mut command = door.command("single --device cpu:0 --repeats 1 --out r --");
+    let first_reading = "until [ -s r/host.csv ]; do sleep 0.01; done";
+    let joins = format!("echo 0 > '{}'", group.0.join("cgroup.procs").display());
+    let burns = "until [ -e seen ]; do :; done";
+    command.args(["sh", "-c", &format!("{first_reading}; {joins}; {burns}")]);
+    let mut profile = Background::start(command);
+    wait_for("it was stopped", || {
+        let readings: Vec<HostSample> = rows::read_appended(&door.path("r/host.csv")).expect("it reads");
+        let stopped = readings.iter().any(|reading| reading.throttled_periods > Some(0));
+        if stopped { Ok(()) } else { Err((readings.len(), profile.has_ended())) }
+    });
+    door.write("seen", "");
+    let (code, err) = profile.wait();
+    assert_eq!(code, Some(0), "{err}");
+    let row = &door.measurements("r")[0];
+    assert!(row.warnings.iter().any(|warning| warning == Warning::Throttled), "{row:?}");
+    assert!(err.contains("throttled: a CPU quota of its cgroup stopped it in "), "{err}");
     group.remove();
 }

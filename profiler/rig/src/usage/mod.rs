@@ -15,7 +15,7 @@ pub use process::capabilities;
 use process::{Process, children_of, has_ended};
 use tally::Tally;
 
-use crate::cgroup::Quotas;
+use crate::cgroup::{Throttling, directories};
 
 /// The processes of one rank. Counters never fall: the usage of processes that have ended stays included.
 pub struct Tree {
@@ -23,7 +23,7 @@ pub struct Tree {
     found: bool,
     processes: BTreeMap<u32, Process>,
     tally: Tally,
-    quotas: Quotas,
+    throttling: Throttling,
     /// The waiting time for a core of processes that have ended.
     ended_wait_ns: u64,
     /// The I/O of processes whose end was not observed by a parent in the tree.
@@ -46,7 +46,8 @@ pub struct Reading {
     /// Bytes passed through read and write calls.
     pub read_bytes: Option<u64>,
     pub write_bytes: Option<u64>,
-    /// The number of periods in which a CPU quota stopped processes of the first one's cgroup or of one above.
+    /// The number of periods, since the first reading, in which a CPU quota stopped processes of the first one's cgroup or of one
+    /// above.
     pub throttled_periods: Option<u64>,
     /// What could not be read although it has not ended. The other values are then without it.
     pub unread: Option<String>,
@@ -60,7 +61,7 @@ impl Tree {
             found: false,
             processes: BTreeMap::new(),
             tally: Tally::default(),
-            quotas: i32::try_from(root).map(Quotas::for_process).unwrap_or_default(),
+            throttling: Throttling::default(),
             ended_wait_ns: 0,
             orphaned: [0; 2],
             last: Reading::default(),
@@ -112,6 +113,9 @@ impl Tree {
             }
         }
         self.processes.values_mut().for_each(Process::refresh_threads);
+        // The process id of a root that has ended may be in use again.
+        let root = i32::try_from(self.root).ok().filter(|_| self.has(self.root));
+        self.throttling.refresh(root.map_or(Vec::new(), directories));
     }
 
     fn take_up(&mut self, pid: u32) -> bool {
@@ -134,7 +138,7 @@ impl Tree {
     pub fn read(&mut self) -> Reading {
         let mut now = Reading {
             run_queue_wait_ns: Some(self.ended_wait_ns),
-            throttled_periods: self.quotas.throttled_periods(),
+            throttled_periods: self.throttling.periods(),
             unread: self.unread.clone(),
             ..Reading::default()
         };

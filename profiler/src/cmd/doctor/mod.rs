@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use cli::table;
 use jobs::machine;
-use rig::{Exit, cgroup::Quotas, cuda_checkpoint, device, output, programs};
+use rig::{Exit, cgroup::quotas_of, cuda_checkpoint, device, output, programs};
 use schema::{
     device::Device,
     rows::{self, DoctorRow, Health},
@@ -132,7 +132,7 @@ fn examine() -> anyhow::Result<Vec<DoctorRow>> {
         let found = "virtual machine: steal time is measured, and cores may share a physical core";
         say("hypervisor", Health::Note, found.into());
     }
-    for quota in Quotas::for_process(std::process::id() as i32).iter() {
+    for quota in quotas_of(std::process::id() as i32) {
         say("cpu quota", Health::Note, quota.to_string());
     }
     worker(&mut say);

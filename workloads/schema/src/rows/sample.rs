@@ -78,8 +78,8 @@ pub struct HostSample {
     /// Bytes that went through read and write calls.
     pub read_bytes: Option<u64>,
     pub write_bytes: Option<u64>,
-    /// Number of periods in which a CPU quota of its cgroup, or of one above, stopped processes. Empty without
-    /// a quota.
+    /// Number of periods since the first reading in which a CPU quota of its cgroup, or of one above, stopped
+    /// processes. Empty without cgroups.
     #[serde(default)]
     pub throttled_periods: Option<u64>,
     /// Device memory of its processes as the driver reports it, including context and caches.
