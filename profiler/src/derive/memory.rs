@@ -7,11 +7,11 @@ use schema::{
     spec::{LaunchEnd, RankEnd},
 };
 
-/// The largest sum of resident sets in one reading, over all processes of all ranks. It is at least the peak of the largest
-/// single process, which the kernel knows exactly.
+/// The largest resident memory in one reading, over all processes of all ranks. It is at least the peak of the largest single
+/// process, which the kernel knows exactly.
 ///
-/// A page that processes share counts in each of them, so the sum is an upper bound for the processes that were read. A process
-/// that lived only between two readings counts only through its own peak. The peak is not known if a reading lacks processes.
+/// A page that processes of one rank share counts once. A process that lived only between two readings counts only through its
+/// own peak. The peak is not known if a reading lacks processes.
 pub(super) fn rss_peak_bytes(readings: &[HostSample], end: &LaunchEnd) -> Option<u64> {
     let mut of_rank = BTreeMap::new();
     let until_the_end = readings.iter().filter(|row| row.mono_ns <= end.mono_ns);

@@ -1,6 +1,6 @@
 //! Any program, measured from outside.
 
-use std::{fs, process::Command, time::Instant};
+use std::{fs, path::Path, process::Command, time::Instant};
 
 use front_door::{Background, Door, Said, executable, wait_for};
 use rig::Leave;
@@ -116,6 +116,37 @@ fn memory_is_that_of_all_processes_together() {
     let both = row.host_rss_peak_bytes.expect("it was read");
     assert!((64 << 20..96 << 20).contains(&largest), "{largest}");
     assert!((128 << 20..192 << 20).contains(&both), "{both}");
+}
+
+#[test]
+fn memory_that_processes_share_after_a_fork_counts_once() {
+    if !Path::new("/proc/self/smaps_rollup").exists() {
+        return schema::skips::skipped("kernel-accounting", "this kernel does not say what processes share");
+    }
+    let door = crate::door();
+    let mut command = door.command("single --device cpu:0 --repeats 1 --out r --");
+    let large = "large=$(head -c 64M /dev/zero | tr '\\0' a)";
+    let fork = "mkfifo end; exec 3<>end; for i in 1 2 3 4; do (read line <&3) & done";
+    let end = "until [ -e seen ]; do sleep 0.01; done; for i in 1 2 3 4; do echo >&3; done; wait";
+    command.args(["sh", "-c", &format!("{large}; {fork}; {end}")]);
+    let mut profile = Background::start(command);
+    let forked = wait_for("a reading has all processes", || {
+        let readings: Vec<HostSample> = rows::read_appended(&door.path("r/host.csv")).expect("it reads");
+        let read = readings.len();
+        let has_all = |reading: &HostSample| reading.processes >= Some(5);
+        readings.into_iter().find(has_all).ok_or_else(|| (read, profile.has_ended()))
+    });
+    door.write("seen", "");
+    let (code, err) = profile.wait();
+    assert_eq!(code, Some(0), "{err}");
+    let together = forked.rss_bytes.expect("it was read");
+    assert!((64 << 20..96 << 20).contains(&together), "{together}");
+    let row = &door.measurements("r")[0];
+    let end = door.run("r").launch_end(&row.launch).expect("it reads back").expect("it has ended");
+    // The shell has the text twice for a moment. Five times 64 MiB are more than that.
+    let largest = end.ranks[0].rss_peak_bytes.expect("the kernel counts");
+    let peak = row.host_rss_peak_bytes.expect("it was read");
+    assert!((largest..largest + (32 << 20)).contains(&peak) && peak < 256 << 20, "{largest} {peak}");
 }
 
 /// `profile` under a limit of open files, which `ulimit` sets with these arguments. Its program has twenty processes beside its

@@ -6,6 +6,7 @@
 
 mod foreign;
 mod process;
+mod sharing;
 mod tally;
 
 use std::{collections::BTreeMap, io};
@@ -13,6 +14,8 @@ use std::{collections::BTreeMap, io};
 pub use foreign::{Foreign, Scan, top_foreign};
 pub use process::capabilities;
 use process::{Process, children_of, has_ended};
+use schema::units::Nanos;
+use sharing::Mapped;
 use tally::Tally;
 
 use crate::cgroup::{Throttling, directories};
@@ -24,6 +27,10 @@ pub struct Tree {
     processes: BTreeMap<u32, Process>,
     tally: Tally,
     throttling: Throttling,
+    /// When the memory that processes have in common may be read again.
+    sharing_due: Nanos,
+    /// The bytes of files and of shared memory that processes outside of this tree count, as of that reading.
+    outside_bytes: u64,
     /// The waiting time for a core of processes that have ended.
     ended_wait_ns: u64,
     /// The I/O of processes whose end was not observed by a parent in the tree.
@@ -42,6 +49,8 @@ pub struct Reading {
     pub cpu_ns: u64,
     /// The time in which threads were ready and had no core.
     pub run_queue_wait_ns: Option<u64>,
+    /// The resident memory of all of them. A page that several have counts once, as of the last search for processes, and in
+    /// each of them if the kernel does not tell which they share.
     pub rss_bytes: u64,
     /// Bytes passed through read and write calls.
     pub read_bytes: Option<u64>,
@@ -62,6 +71,8 @@ impl Tree {
             processes: BTreeMap::new(),
             tally: Tally::default(),
             throttling: Throttling::default(),
+            sharing_due: Nanos::ZERO,
+            outside_bytes: 0,
             ended_wait_ns: 0,
             orphaned: [0; 2],
             last: Reading::default(),
@@ -113,9 +124,20 @@ impl Tree {
             }
         }
         self.processes.values_mut().for_each(Process::refresh_threads);
+        self.refresh_sharing();
         // The process id of a root that has ended may be in use again.
         let root = i32::try_from(self.root).ok().filter(|_| self.has(self.root));
         self.throttling.refresh(root.map_or(Vec::new(), directories));
+    }
+
+    /// Reads which memory the processes have in common. A process alone has nothing in common with others of its tree.
+    fn refresh_sharing(&mut self) {
+        if self.processes.len() < 2 || Nanos::monotonic_now() < self.sharing_due {
+            return;
+        }
+        let read = || self.processes.values_mut().filter_map(Process::refresh_mapped).collect();
+        let (mapped, due): (Vec<Mapped>, Nanos) = sharing::paced(read);
+        (self.outside_bytes, self.sharing_due) = (sharing::outside_bytes(&mapped), due);
     }
 
     fn take_up(&mut self, pid: u32) -> bool {
@@ -143,6 +165,7 @@ impl Tree {
             ..Reading::default()
         };
         let mut io = Some(self.orphaned);
+        let (mut own_bytes, mut largest_bytes) = (self.outside_bytes, 0);
         let mut ended = Vec::new();
         for (&pid, process) in &mut self.processes {
             match process.read() {
@@ -156,6 +179,8 @@ impl Tree {
             }
             now.processes += u64::from(!process.is_zombie);
             now.rss_bytes += process.rss_bytes;
+            own_bytes += process.rss_bytes.saturating_sub(process.repeated_bytes);
+            largest_bytes = largest_bytes.max(process.rss_bytes);
             now.run_queue_wait_ns = now.run_queue_wait_ns.zip(process.wait_ns()).map(|(sum, own)| sum + own);
             io = io.zip(process.io()).map(|([r, w], [read, write])| [r + read, w + write]);
             self.tally.update(pid, process.parent, process.cpu_ns, process.reaped_ns);
@@ -175,6 +200,8 @@ impl Tree {
             }
             self.tally.end(pid);
         }
+        // What was shared may have changed since it was read, but the memory is between these two at any time.
+        now.rss_bytes = own_bytes.clamp(largest_bytes, now.rss_bytes);
         now.cpu_ns = self.tally.total_ns();
         // Between the end of a child and the next reading of its parent, its bytes are in neither.
         now.read_bytes = io.map(|[read, _]| read.max(self.last.read_bytes.unwrap_or(0)));

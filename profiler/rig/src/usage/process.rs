@@ -14,6 +14,7 @@ use rustix::{
     process::{Resource, getrlimit},
 };
 
+use super::sharing::{self, Mapped};
 use crate::processes::descendants_read;
 
 /// The number of threads of a process beyond which their waiting time is not read: a read takes about a microsecond per thread.
@@ -37,6 +38,9 @@ pub(super) struct Process {
     /// CPU time of children that it waited for, including their own children.
     pub(super) reaped_ns: u64,
     pub(super) rss_bytes: u64,
+    /// The part of the resident set that other processes count, as of the last reading of it. Before the first, it is the
+    /// resident set with which the process was opened, because a process that was forked has that in common with its parent.
+    pub(super) repeated_bytes: u64,
 }
 
 impl Process {
@@ -63,9 +67,11 @@ impl Process {
             cpu_ns: 0,
             reaped_ns: 0,
             rss_bytes: 0,
+            repeated_bytes: 0,
         };
         process.refresh_threads();
         process.read()?;
+        process.repeated_bytes = process.rss_bytes;
         Ok(process)
     }
 
@@ -93,6 +99,13 @@ impl Process {
         self.threads.refresh(self.pid);
     }
 
+    /// Reads which part of its memory it has in common with others. If the kernel does not give it, all of its memory counts.
+    pub(super) fn refresh_mapped(&mut self) -> Option<Mapped> {
+        let mapped = Mapped::read(self.pid);
+        self.repeated_bytes = mapped.map_or(0, |mapped| mapped.repeated_bytes());
+        mapped
+    }
+
     pub(super) fn wait_ns(&self) -> Option<u64> {
         self.threads.wait_ns()
     }
@@ -103,12 +116,12 @@ impl Process {
     }
 }
 
-/// The values that this kernel reports about processes in addition to CPU time and memory.
-pub fn capabilities() -> [(&'static str, &'static str); 2] {
+/// The values about processes that not every kernel reports in full.
+pub fn capabilities() -> [(&'static str, &'static str); 3] {
     let wait = if schedstat_is_live() { "ok" } else { "this kernel keeps no scheduler statistics" };
     let io =
         if Path::new("/proc/self/io").exists() { "ok" } else { "this kernel counts no bytes of a process" };
-    [("run_queue_wait_ns", wait), ("read_bytes", io)]
+    [("run_queue_wait_ns", wait), ("read_bytes", io), ("rss_bytes", sharing::capability())]
 }
 
 /// The kernel's account of each thread, exact as of the last tick of the scheduler.

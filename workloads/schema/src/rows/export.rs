@@ -167,7 +167,7 @@ columns! {
         memory_estimate_bytes: Option<u64> ["bytes"],
         /// Highest device memory of the job's processes, as the driver reports it.
         device_memory_bytes: Option<u64> ["bytes"],
-        /// Largest sum of the resident sets of all processes of the job at one time; shared pages count in each.
+        /// Largest resident memory of all processes of the job at one time; a page that processes of one rank share counts once.
         host_rss_peak_bytes: Option<u64> ["bytes"],
         /// CPU time of the job's processes in the window.
         cpu_ns: Option<u64> ["ns"],

@@ -98,9 +98,9 @@ pub struct Measurement {
     pub memory_estimate_bytes: Option<u64>,
     /// Highest device memory of the job's processes, as the driver reports it.
     pub device_memory_bytes: Option<u64>,
-    /// Largest sum of the resident sets of all processes of the job at one time, including the children of
-    /// its programs. Memory is read ten times a second, and processes are listed once a second; at least
-    /// that of the largest process. Shared pages count in each.
+    /// Largest resident memory of all processes of the job at one time, including the children of its
+    /// programs. Memory is read ten times a second, and processes are listed once a second; at least that of
+    /// the largest process. A page that processes of one rank share counts once.
     pub host_rss_peak_bytes: Option<u64>,
     /// CPU time of the job's processes in the window.
     pub cpu_ns: Option<u64>,

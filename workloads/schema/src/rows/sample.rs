@@ -74,6 +74,8 @@ pub struct HostSample {
     pub cpu_ns: Option<u64>,
     /// Time that its threads were ready to run without a core.
     pub run_queue_wait_ns: Option<u64>,
+    /// Resident memory. A page that several processes share counts once, or in each of them where the kernel
+    /// does not tell which they share.
     pub rss_bytes: Option<u64>,
     /// Bytes that went through read and write calls.
     pub read_bytes: Option<u64>,
