@@ -85,9 +85,11 @@ fn planted() -> (FittedModel, Vec<Setting>) {
             name: "planted".into(),
             layout: Layout::Run,
             rows: 70,
+            memory_bytes: None,
             blake3: String::new(),
         }],
         workloads: vec![workload],
+        unfit: Vec::new(),
         interference: None,
     };
     (FittedModel::new(&file).expect("it is of this version"), settings)

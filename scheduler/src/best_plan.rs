@@ -8,7 +8,7 @@ use schema::{
     catalog::Workload,
     fitted::{Facts, FittedRow, FittedWorkload, FormulaName, ModelFile},
     plan::{Plan, Precision},
-    rows::BestPlan,
+    rows::{BestPlan, MemorySource},
     units::HumanBytes,
 };
 
@@ -65,6 +65,11 @@ pub enum NoPlan {
     )]
     Fits { job: String, devices: u32, capacity: u64, smallest: Plan, needed: u64 },
     #[error(
+        "no plan of {job} is known to fit on up to {devices} devices: all need as much memory as one that did not fit, or more; take \
+         more devices, or name their memory with --memory"
+    )]
+    Unfit { job: String, devices: u32 },
+    #[error(
         "the model describes no plan of {job} on up to {devices} devices; fit rows of several plans with `sched fit`"
     )]
     Described { job: String, devices: u32 },
@@ -87,7 +92,7 @@ impl<'a> Search<'a> {
             workload,
             global_batch,
             facts: fitted.facts,
-            memory: RankMemory::new(workload, fitted, kind),
+            memory: RankMemory::new(workload, fitted, kind).with_outcomes(file),
             kind,
             knows_bf16: fitted.rows.iter().any(is_bf16),
             formulas: of_workload.iter().map(|fit| (fit.formula, fit.values())).collect(),
@@ -138,10 +143,13 @@ impl<'a> Search<'a> {
         time().unwrap_or(f64::INFINITY)
     }
 
-    /// Whether a rank with this peak fits on a device, by the upper end of its interval.
+    /// Whether a rank with this peak fits on a device, by the upper end of its interval. If the memory of the device is not known, it is
+    /// that of the rows, on which some plans did not fit.
     fn fits(&self, peak: Option<Peak>) -> bool {
-        let is_above = |capacity| peak.is_some_and(|peak| peak.at_most > capacity);
-        !self.capacity.is_some_and(is_above)
+        peak.is_none_or(|peak| match self.capacity {
+            Some(capacity) => peak.at_most <= capacity,
+            None => peak.source != MemorySource::Unfit,
+        })
     }
 
     /// Full nodes, and one with the rest. Nodes are alike if the plan divides the model, and tensor-parallel ranks are never on several;
@@ -205,16 +213,17 @@ impl<'a> Search<'a> {
 
     fn no_plan(&self, plans: &[Plan], devices: u32, cpus: &[Option<u16>]) -> NoPlan {
         let job = format!("{}@b{}", self.workload.name, self.global_batch);
-        let unlimited = Search { capacity: None, ..self.clone() };
+        let unlimited = Search { capacity: Some(u64::MAX), ..self.clone() };
         let described = plans
             .iter()
             .filter(|plan| cpus.iter().any(|cpus| unlimited.choice(plan, *cpus).is_some()))
             .filter_map(|plan| Some((self.memory.peak(plan, self.global_batch)?.at_most, *plan)));
         match (described.min(), self.capacity) {
-            (Some((needed, smallest)), Some(capacity)) => {
+            (None, _) => NoPlan::Described { job, devices },
+            (Some((needed, smallest)), Some(capacity)) if needed < u64::MAX => {
                 NoPlan::Fits { job, devices, capacity, smallest, needed }
             }
-            _ => NoPlan::Described { job, devices },
+            (Some(_), _) => NoPlan::Unfit { job, devices },
         }
     }
 

@@ -18,7 +18,7 @@ use rig::Exit;
 use schema::{
     catalog::{Catalog, Workload},
     device::{Device, Division},
-    fitted::{Facts, FittedRow, LaunchesDiffer, Layout, ModelSource},
+    fitted::{Facts, FittedRow, LaunchesDiffer, Layout, ModelSource, UnfitRow},
     job::Job,
     lines,
 };
@@ -48,6 +48,8 @@ pub struct Measured {
     pub sources: Vec<ModelSource>,
     /// In the order in which they first appear.
     pub workloads: Vec<OfWorkload>,
+    /// Configurations that did not fit and have no row.
+    pub unfit: Vec<UnfitRow>,
     /// How runs of `profile` launched their jobs; `None` if all rows are of tables.
     pub launched: Option<Launches>,
     /// The number of rows that are not used, for each reason.
@@ -75,6 +77,8 @@ struct Found {
     /// The file of the rows.
     bytes: Vec<u8>,
     rows: Vec<Row>,
+    /// Configurations that did not fit, each with the type of its devices.
+    unfit: Vec<(String, UnfitRow)>,
     launched: Option<Launches>,
     left_out: BTreeMap<&'static str, usize>,
 }
@@ -85,6 +89,8 @@ struct Row {
     facts: Facts,
     device_type: String,
     is_on_cores: bool,
+    /// Memory of its smallest device, if known.
+    memory_bytes: Option<u64>,
     row: FittedRow,
     /// Times of the launches that the row is the mean of.
     launches: Vec<u64>,
@@ -114,8 +120,11 @@ fn joined(found: Vec<Found>, device_type: Option<&str>) -> anyhow::Result<Measur
         || found.iter().map(|source| source.path.display().to_string()).collect::<Vec<_>>().join(", ");
     let device_type = match (device_type, types.len()) {
         (_, 0) => {
-            let reasons: BTreeSet<&str> =
+            let mut reasons: BTreeSet<&str> =
                 found.iter().flat_map(|source| source.left_out.keys().copied()).collect();
+            if found.iter().any(|source| !source.unfit.is_empty()) {
+                reasons.insert("their time is 0, which stands for a plan that does not fit");
+            }
             let reasons: Vec<&str> = reasons.into_iter().collect();
             let why = if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join("; ")) };
             return Err(
@@ -141,6 +150,7 @@ fn joined(found: Vec<Found>, device_type: Option<&str>) -> anyhow::Result<Measur
         is_on_cores: false,
         sources: Vec::new(),
         workloads: Vec::new(),
+        unfit: Vec::new(),
         launched: found.iter().find_map(|source| source.launched),
         left_out: BTreeMap::new(),
     };
@@ -157,7 +167,13 @@ fn joined(found: Vec<Found>, device_type: Option<&str>) -> anyhow::Result<Measur
                 .or_default() += 1;
         }
         let number = measured.sources.len() as u32;
-        measured.sources.push(ModelSource::new(&source.path, source.layout, own.len(), &source.bytes));
+        let smallest = own.iter().map(|row| row.memory_bytes).min().flatten();
+        measured.sources.push(ModelSource {
+            memory_bytes: smallest,
+            ..ModelSource::new(&source.path, source.layout, own.len(), &source.bytes)
+        });
+        let unfit = source.unfit.into_iter().filter(|(device_type, _)| *device_type == measured.device_type);
+        measured.unfit.extend(unfit.map(|(_, row)| UnfitRow { source: number, ..row }));
         for mut row in own {
             row.row.source = number;
             measured.add(row);
@@ -166,10 +182,28 @@ fn joined(found: Vec<Found>, device_type: Option<&str>) -> anyhow::Result<Measur
     for workload in &mut measured.workloads {
         workload.launches_differ = LaunchesDiffer::of(workload.launches.iter().map(Vec::as_slice));
     }
+    measured.drop_unfit_that_ran();
     Ok(measured)
 }
 
 impl Measured {
+    /// Leaves out the configurations that did not fit once and have a row, which shows that they do.
+    fn drop_unfit_that_ran(&mut self) {
+        let all = self.unfit.len();
+        let workloads = &self.workloads;
+        let ran = |unfit: &UnfitRow| {
+            let rows = workloads.iter().find(|of| of.workload == unfit.workload).map(|of| &of.rows);
+            let is_same = |row: &FittedRow| (row.plan, row.global_batch) == (unfit.plan, unfit.global_batch);
+            rows.is_some_and(|rows| rows.iter().any(is_same))
+        };
+        self.unfit.retain(|unfit| !ran(unfit));
+        let dropped = all - self.unfit.len();
+        if dropped > 0 {
+            let why = "their time is 0, and another row has a time of the same plan and batch";
+            *self.left_out.entry(why.into()).or_default() += dropped;
+        }
+    }
+
     fn add(&mut self, row: Row) {
         self.is_on_cores |= row.is_on_cores;
         let known = self.workloads.iter().position(|of| of.workload == row.workload);

@@ -4,7 +4,7 @@ use jobs::plans::memory::{CUDA_CONTEXT_BYTES, DeviceMemory, Numbers, activation_
 use model::{MemoryModel, MemorySetting, memory};
 use schema::{
     catalog::Workload,
-    fitted::{FittedRow, FittedWorkload, MemoryFit},
+    fitted::{FittedRow, FittedWorkload, MemoryFit, ModelFile, UnfitRow},
     plan::Plan,
     rows::MemorySource,
 };
@@ -23,13 +23,37 @@ pub struct RankMemory<'a> {
     memory: DeviceMemory,
     rows: &'a [FittedRow],
     model: Option<(MemoryModel, MemorySource)>,
+    /// Memory of the devices of each source of the rows, where it is known.
+    sources: Vec<Option<u64>>,
+    /// For each memory of devices, the most that a row on them needed by the estimate.
+    ran: Vec<Ran>,
+    unfit: Vec<Unfit>,
+}
+
+/// Rows that ran on devices of this memory.
+#[derive(Clone, Copy, Debug)]
+struct Ran {
+    memory_bytes: u64,
+    /// The most that one of them needs, by the estimate.
+    estimate_bytes: u64,
+}
+
+/// A configuration that did not fit.
+#[derive(Clone, Copy, Debug)]
+struct Unfit {
+    plan: Plan,
+    global_batch: u32,
+    /// Memory of its devices, if known.
+    memory_bytes: Option<u64>,
+    /// What it needs by the estimate; `None` if that is not known.
+    estimate_bytes: Option<u64>,
 }
 
 /// The peak of the largest rank, with what CUDA itself takes of a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peak {
     pub bytes: u64,
-    /// The upper end of the 95 % interval.
+    /// The upper end of the 95 % interval. [`u64::MAX`] if the plan did not fit on devices whose memory is not known.
     pub at_most: u64,
     pub source: MemorySource,
 }
@@ -72,18 +96,81 @@ impl<'a> RankMemory<'a> {
             memory,
             rows: &fitted.rows,
             model: of_fit.map(|model| (model, MemorySource::Fitted)).or_else(assumed),
+            sources: Vec::new(),
+            ran: Vec::new(),
+            unfit: Vec::new(),
         }
     }
 
-    /// The peak under a plan; `None` if not even the number of parameters is known.
+    /// The same, which also knows what ran and what did not fit when the rows of `file` were measured.
+    #[must_use]
+    pub fn with_outcomes(mut self, file: &ModelFile) -> RankMemory<'a> {
+        self.sources = file.sources.iter().map(|source| source.memory_bytes).collect();
+        let estimate = |memory: &RankMemory<'_>, plan: &Plan, global_batch| {
+            memory.estimate(plan, global_batch).map(|peak| peak.bytes)
+        };
+        let mut ran: Vec<Ran> = Vec::new();
+        for row in self.rows {
+            let memory_bytes = self.memory_of(row.source);
+            let Some((memory_bytes, estimate_bytes)) =
+                memory_bytes.zip(estimate(&self, &row.plan, row.global_batch))
+            else {
+                continue;
+            };
+            match ran.iter_mut().find(|ran| ran.memory_bytes == memory_bytes) {
+                Some(ran) => ran.estimate_bytes = ran.estimate_bytes.max(estimate_bytes),
+                None => ran.push(Ran { memory_bytes, estimate_bytes }),
+            }
+        }
+        let unfit = |row: &UnfitRow| Unfit {
+            plan: row.plan,
+            global_batch: row.global_batch,
+            memory_bytes: row.memory_bytes,
+            estimate_bytes: estimate(&self, &row.plan, row.global_batch),
+        };
+        let is_of_workload = |row: &&UnfitRow| row.workload == self.workload.name;
+        let unfit = file.unfit.iter().filter(is_of_workload).map(unfit).collect();
+        RankMemory { ran, unfit, ..self }
+    }
+
+    /// Memory of the devices of a source.
+    fn memory_of(&self, source: u32) -> Option<u64> {
+        self.sources.get(source as usize).copied().flatten()
+    }
+
+    /// The peak under a plan; `None` if not even the number of parameters is known. What ran fits on devices of the memory that it
+    /// ran on, and so does what needs at most as much by the estimate. What did not fit needs more than its devices have, and so does
+    /// what needs at least as much at the same batch.
     pub fn peak(&self, plan: &Plan, global_batch: u32) -> Option<Peak> {
         let beside = if self.memory == DeviceMemory::Own { CUDA_CONTEXT_BYTES } else { 0 };
         let is_of = |row: &&FittedRow| row.plan == *plan && row.global_batch == global_batch;
+        let ran_on = self.rows.iter().filter(is_of).filter_map(|row| self.memory_of(row.source)).min();
         let measured = self.rows.iter().filter(is_of).filter_map(|row| row.peak_memory_bytes).max();
         if let Some(bytes) = measured {
-            let bytes = bytes + beside;
+            let bytes = (bytes + beside).min(ran_on.unwrap_or(u64::MAX));
             return Some(Peak { bytes, at_most: bytes, source: MemorySource::Measured });
         }
+        let estimate = self.estimate(plan, global_batch);
+        if let Some(memory_bytes) = ran_on {
+            return estimate.map(|estimate| estimate.capped(memory_bytes));
+        }
+        let refuted = self.unfit.iter().filter(|unfit| unfit.implies(plan, global_batch, estimate));
+        let above = |unfit: &Unfit| unfit.memory_bytes.map_or(u64::MAX, |bytes| bytes + 1);
+        if let Some(above) = refuted.map(above).max() {
+            let estimate = estimate.map_or((0, 0), |estimate| (estimate.bytes, estimate.at_most));
+            let least = if above == u64::MAX { 0 } else { above };
+            let (bytes, at_most) = (estimate.0.max(least), estimate.1.max(above));
+            return Some(Peak { bytes, at_most, source: MemorySource::Unfit });
+        }
+        let estimate = estimate?;
+        let needs_more = self.ran.iter().filter(|ran| estimate.bytes <= ran.estimate_bytes);
+        let cap = needs_more.map(|ran| ran.memory_bytes).filter(|bytes| *bytes < estimate.at_most).min();
+        Some(cap.map_or(estimate, |memory_bytes| estimate.capped(memory_bytes)))
+    }
+
+    /// The peak under a plan by the formula; `None` if not even the number of parameters is known.
+    fn estimate(&self, plan: &Plan, global_batch: u32) -> Option<Peak> {
+        let beside = if self.memory == DeviceMemory::Own { CUDA_CONTEXT_BYTES } else { 0 };
         let setting = setting(self.workload, self.parameters?, self.memory, plan, global_batch);
         let Some((model, source)) = &self.model else {
             let bytes = setting.states_bytes + beside;
@@ -91,6 +178,23 @@ impl<'a> RankMemory<'a> {
         };
         let (bytes, (_, at_most)) = model.predict(&setting);
         Some(Peak { bytes: bytes as u64 + beside, at_most: at_most as u64 + beside, source: *source })
+    }
+}
+
+impl Peak {
+    /// The same for a plan that fits into this memory.
+    fn capped(self, memory_bytes: u64) -> Peak {
+        let (bytes, at_most) = (self.bytes.min(memory_bytes), self.at_most.min(memory_bytes));
+        Peak { bytes, at_most, source: MemorySource::Ran }
+    }
+}
+
+impl Unfit {
+    /// Whether a plan with this estimate does not fit on such devices, either.
+    fn implies(&self, plan: &Plan, global_batch: u32, estimate: Option<Peak>) -> bool {
+        let needs_as_much =
+            || estimate.zip(self.estimate_bytes).is_some_and(|(peak, unfit)| peak.bytes >= unfit);
+        self.global_batch == global_batch && (self.plan == *plan || needs_as_much())
     }
 }
 

@@ -1,5 +1,7 @@
 //! What a fitted model learns from observations.
 
+use std::path::Path;
+
 use model::{
     FittedModel, Observation, Options, Parts, Placement, Question, Setting, Subject, Throughput, fit_workload,
 };
@@ -37,7 +39,7 @@ fn of_one_device() -> FittedModel {
     let rows = [8, 16, 32, 64].map(row).into();
     let options = Options::new(Parts::GPUS, 1);
     let workload = fit_workload("job", Facts::default(), rows, 0.3, &options).expect("there are enough rows");
-    let source = ModelSource { name: "rows".into(), layout: Layout::Run, rows: 4, blake3: String::new() };
+    let source = ModelSource::new(Path::new("rows"), Layout::Run, 4, &[]);
     let file = ModelFile {
         format: ModelFile::FORMAT,
         version: "0".into(),
@@ -47,6 +49,7 @@ fn of_one_device() -> FittedModel {
         within_rows: false,
         sources: vec![source],
         workloads: vec![workload],
+        unfit: Vec::new(),
         interference: None,
     };
     FittedModel::new(&file).expect("it is of this version")

@@ -167,6 +167,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     for (why, rows) in &measured.left_out {
         output::note(format_args!("fit: {rows} rows are left out: {why}"));
     }
+    if !measured.unfit.is_empty() {
+        output::note(format_args!(
+            "fit: {} rows did not fit: plans that need as much memory as one of them are taken not to fit",
+            measured.unfit.len()
+        ));
+    }
     if let Some(path) = &args.curve {
         return curve::run(path, &measured, args.suggest, &options, args.json);
     }
@@ -231,6 +237,7 @@ fn model_file(args: &Args, measured: &Measured, workloads: Vec<FittedWorkload>) 
         within_rows: args.within_rows,
         sources: measured.sources.clone(),
         workloads,
+        unfit: measured.unfit.clone(),
         interference: None,
     }
 }

@@ -23,7 +23,9 @@ use crate::best_plan::Search;
 ///
 /// The best plan is the one with the shortest predicted step among those that fit, on at most the devices that are offered. A plan fits
 /// if the upper end of the 95 % interval of the memory of its largest rank does. Memory is `measured`, `fitted` to measured peaks,
-/// `assumed` (a formula for transformers), or that of model `states` alone, which is a lower bound.
+/// `assumed` (a formula for transformers), or that of model `states` alone, which is a lower bound. What was observed goes before an
+/// estimate: a plan fits that `ran`, or that needs at most as much memory by the estimate as one that ran. A plan is `unfit` that did
+/// not fit, or that needs at least as much at the same batch.
 ///
 /// Plans in bf16 are left out if no row of the workload is in bf16. Nodes are filled one after another; a plan that divides the model
 /// takes as many devices of each, and tensor-parallel ranks are never on several nodes.
@@ -54,7 +56,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "C", num_args = 1.., value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..))]
     cpus: Vec<u16>,
     /// Memory of each device, such as 80GiB [default: that of a device of this machine, if it has one of the type of the model; or else
-    /// every plan is taken to fit].
+    /// that of the devices of the rows, if it is known; or else every plan is taken to fit].
     #[arg(long, value_name = "SIZE")]
     memory: Option<HumanBytes>,
     /// Also write the rows to this file; an existing file is replaced.
@@ -87,6 +89,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     let global_batch = args.job.global_batch.unwrap_or(workload.global_batch);
     let capacity = args.memory.map(|HumanBytes(bytes)| bytes).or_else(|| memory_here(&file.device_type));
+    let capacity = capacity.or(file.memory_bytes());
     let mut search = Search::new(&model, &file, fitted, workload, global_batch);
     search.per_node = args.per_node;
     search.capacity = capacity;

@@ -38,7 +38,15 @@ pub(super) fn read(path: &Path, bytes: Vec<u8>) -> Result<Found, RowError> {
         row
     };
     let rows = jobs.into_iter().map(finished).collect();
-    Ok(Found { path: path.into(), layout: Layout::Export, bytes, rows, launched: None, left_out })
+    Ok(Found {
+        path: path.into(),
+        layout: Layout::Export,
+        bytes,
+        rows,
+        unfit: Vec::new(),
+        launched: None,
+        left_out,
+    })
 }
 
 /// A launch as a row.
@@ -66,6 +74,7 @@ fn row(launch: &ExportRow) -> Result<Row, &'static str> {
         },
         device_type,
         is_on_cores,
+        memory_bytes: None,
         row: FittedRow {
             source: 0,
             global_batch,

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Context as _;
 use jobs::workload_lookup;
 use schema::{
-    fitted::{Facts, Layout},
+    fitted::{Facts, FittedRow, Layout, UnfitRow},
     import::{
         Source,
         times::{self, PublishedTimes},
@@ -27,7 +27,8 @@ pub(super) fn table(path: &Path, inputs: &Inputs<'_>) -> anyhow::Result<Found> {
     }
     let about = times::subject(layout, path);
     let asked = inputs.workload;
-    let (workload, facts, PublishedTimes { rows, left_out }) = if layout == Layout::Pollux {
+    let (workload, facts, PublishedTimes { rows, unfit: unfit_rows, left_out }) = if layout == Layout::Pollux
+    {
         // Its formulas use no fact of the model, so that the catalog need not have it.
         let stem = || path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
         let of_file = || about.map(|about| about.workload.to_owned()).or_else(stem);
@@ -44,15 +45,23 @@ pub(super) fn table(path: &Path, inputs: &Inputs<'_>) -> anyhow::Result<Found> {
         (name.to_owned(), facts(Some(workload)), times::rubick(source, batch)?)
     };
     let device_type = inputs.device_type.or(times::device_type(layout)).unwrap_or_default().to_owned();
-    let row = |row: schema::fitted::FittedRow| Row {
+    let is_of_authors = times::device_type(layout) == Some(device_type.as_str());
+    let memory_bytes = times::device_memory_bytes(layout).filter(|_| is_of_authors);
+    let row = |row: FittedRow| Row {
         workload: workload.clone(),
         facts,
         device_type: device_type.clone(),
         is_on_cores: false,
+        memory_bytes,
         launches: vec![row.step_ns],
         device_s: None,
         row,
     };
     let rows = rows.into_iter().map(row).collect();
-    Ok(Found { path: path.into(), layout, bytes, rows, launched: None, left_out })
+    let unfit = |row| {
+        let row = UnfitRow { workload: workload.clone(), memory_bytes, ..row };
+        (device_type.clone(), row)
+    };
+    let unfit = unfit_rows.into_iter().map(unfit).collect();
+    Ok(Found { path: path.into(), layout, bytes, rows, unfit, launched: None, left_out })
 }

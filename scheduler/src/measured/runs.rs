@@ -8,7 +8,7 @@ use schema::{
     catalog::Catalog,
     device::Device,
     fitted::{Facts, FittedRow, Layout},
-    manifest::Manifest,
+    manifest::{DeviceFacts, Manifest},
     rows::{self, Measurement, Status, Summary},
     run_dir::RunDir,
 };
@@ -35,7 +35,15 @@ pub(super) fn read(path: &Path, catalog: &Catalog) -> anyhow::Result<Found> {
     }
     let bytes = bytes(&run.summary_path())?;
     let launched = launched(&manifest, &measurements);
-    Ok(Found { path: path.into(), layout: Layout::Run, bytes, rows: used, launched, left_out })
+    Ok(Found {
+        path: path.into(),
+        layout: Layout::Run,
+        bytes,
+        rows: used,
+        unfit: Vec::new(),
+        launched,
+        left_out,
+    })
 }
 
 /// How the jobs of a run were launched: medians over launches of jobs alone. `None` without such launches.
@@ -79,6 +87,10 @@ fn row(
     let known = |device: &Device| manifest.devices.iter().find(|facts| facts.device == *device);
     let type_of = |device: &Device| known(device).map(|facts| facts.device_type());
     let Devices { division, device_type, is_on_cores } = devices(&summary.device, type_of)?;
+    let is_of_row = |facts: &&DeviceFacts| {
+        summary.device.split(',').any(|name| name.parse() == Ok(facts.device.clone())) && !is_on_cores
+    };
+    let smallest = manifest.devices.iter().filter(is_of_row).map(|facts| facts.memory_bytes).min().flatten();
     let is_launch = |row: &&Measurement| {
         (row.status, row.group.is_none(), row.threads) == (Status::Ok, true, summary.threads)
             && (&row.job, &row.device) == (&summary.job, &summary.device)
@@ -91,6 +103,7 @@ fn row(
         facts: Facts { parameters: summary.parameters.or(of_catalog.parameters), ..of_catalog },
         device_type,
         is_on_cores,
+        memory_bytes: smallest,
         row: FittedRow {
             source: 0,
             global_batch,

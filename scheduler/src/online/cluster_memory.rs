@@ -58,7 +58,7 @@ impl ClusterMemory {
         let (needed, has_run) = match fitted {
             Some((file, fitted)) => {
                 let kind = if file.is_on_cores { DeviceMemory::Host } else { DeviceMemory::Own };
-                let peak = RankMemory::new(workload, fitted, kind).peak(plan, batch);
+                let peak = RankMemory::new(workload, fitted, kind).with_outcomes(file).peak(plan, batch);
                 let has_run = |row: &FittedRow| {
                     (row.plan, row.global_batch, row.peak_memory_bytes) == (*plan, batch, None)
                 };
@@ -78,8 +78,13 @@ impl ClusterMemory {
         Judgement {
             memory_bytes: needed.map(|(bytes, _)| bytes),
             capacity_bytes,
-            refusal: lacks.map(|(capacity, (_, at_most))| {
-                format!("needs up to {}, and a device has {}", HumanBytes(at_most), HumanBytes(capacity))
+            refusal: lacks.map(|(capacity, (_, at_most))| match at_most {
+                u64::MAX => {
+                    "needs as much memory as a plan that did not fit when it was measured, or more".into()
+                }
+                _ => {
+                    format!("needs up to {}, and a device has {}", HumanBytes(at_most), HumanBytes(capacity))
+                }
             }),
         }
     }

@@ -51,8 +51,15 @@ pub(crate) fn model(door: &Door, name: &str, device_type: &str, workloads: &[(&s
         device_type: device_type.into(),
         is_on_cores: false,
         within_rows: false,
-        sources: vec![ModelSource { name: name_of_rows, layout: Layout::Run, rows: 4, blake3 }],
+        sources: vec![ModelSource {
+            name: name_of_rows,
+            layout: Layout::Run,
+            rows: 4,
+            memory_bytes: None,
+            blake3,
+        }],
         workloads: workloads.iter().map(fitted).collect(),
+        unfit: Vec::new(),
         interference: None,
     }
     .write(&door.path(name))

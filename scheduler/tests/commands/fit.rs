@@ -72,7 +72,7 @@ pub(crate) fn fitted(door: &Door, rows: &[String]) -> ModelFile {
     ModelFile::read(&door.path("MODEL.json")).expect("it reads back")
 }
 
-fn published(name: &str) -> Option<PathBuf> {
+pub(crate) fn published(name: &str) -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/reference").join(name);
     if !path.is_file() {
         schema::skips::skipped("published-traces", format_args!("there is no {}", path.display()));

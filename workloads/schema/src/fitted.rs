@@ -119,6 +119,9 @@ pub struct ModelFile {
     pub within_rows: bool,
     pub sources: Vec<ModelSource>,
     pub workloads: Vec<FittedWorkload>,
+    /// Configurations that did not fit, and that no row of their workload has.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unfit: Vec<UnfitRow>,
     /// How much jobs on the same devices slow each other down; absent if it was not fitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interference: Option<InterferenceFit>,
@@ -133,6 +136,9 @@ pub struct ModelSource {
     pub layout: Layout,
     /// Number of rows that were fitted to.
     pub rows: u32,
+    /// Memory of the smallest device of its rows; absent if it is not known, or is the host's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
     /// The BLAKE3 digest of the file of the rows.
     pub blake3: String,
 }
@@ -229,6 +235,22 @@ pub struct FittedRow {
     pub peak_memory_bytes: Option<u64>,
 }
 
+/// A configuration that did not fit into the memory of its devices.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UnfitRow {
+    /// The number of its source.
+    pub source: u32,
+    pub workload: String,
+    pub global_batch: u32,
+    pub plan: Plan,
+    /// Number of devices on each node.
+    pub placement: Vec<u32>,
+    /// Memory of a device; absent if it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+}
+
 /// A formula and its parameters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -300,7 +322,8 @@ impl ModelSource {
     pub fn new(path: &Path, layout: Layout, rows: usize, bytes: &[u8]) -> ModelSource {
         let name =
             path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into());
-        ModelSource { name, layout, rows: rows as u32, blake3: blake3::hash(bytes).to_hex().to_string() }
+        let blake3 = blake3::hash(bytes).to_hex().to_string();
+        ModelSource { name, layout, rows: rows as u32, memory_bytes: None, blake3 }
     }
 }
 
@@ -330,6 +353,11 @@ impl ModelFile {
     /// The file cannot be read.
     pub fn digest(path: &Path) -> Result<String, RunError> {
         Ok(blake3::hash(read(path)?.as_bytes()).to_hex().to_string())
+    }
+
+    /// Memory of the smallest device that a row was measured on, where it is known.
+    pub fn memory_bytes(&self) -> Option<u64> {
+        self.sources.iter().filter_map(|source| source.memory_bytes).min()
     }
 
     /// Replaces the file at `path` atomically.
@@ -370,6 +398,10 @@ impl ModelFile {
                     return Some(format!("{of}: memory: {wrong}"));
                 }
             }
+        }
+        let has_source = |row: &UnfitRow| (row.source as usize) < self.sources.len();
+        if let Some(number) = self.unfit.iter().position(|row| !has_source(row)) {
+            return Some(format!("unfit row {number} names a source that the file does not have"));
         }
         self.interference.as_ref().and_then(InterferenceFit::problem)
     }

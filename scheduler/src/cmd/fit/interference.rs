@@ -42,6 +42,7 @@ pub(super) fn run(together: &MeasuredTogether, args: &Args, catalog: &Catalog) -
         within_rows: false,
         sources: Vec::new(),
         workloads: Vec::new(),
+        unfit: Vec::new(),
         interference: Some(interference),
     };
     let out = args.out.as_deref().context("--out names the file to write")?;

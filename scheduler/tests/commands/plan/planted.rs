@@ -80,6 +80,7 @@ pub(super) fn model(workload: &Workload, global_batch: u32, nth: usize) -> Model
         name: "planted".into(),
         layout: Layout::Run,
         rows: rows.len() as u32,
+        memory_bytes: None,
         blake3: "0".repeat(64),
     };
     let mut fitted = fit_workload(&workload.name, facts, rows, 0.3, &options).expect("there are many rows");
@@ -93,6 +94,7 @@ pub(super) fn model(workload: &Workload, global_batch: u32, nth: usize) -> Model
         within_rows: false,
         sources: vec![source],
         workloads: vec![fitted],
+        unfit: Vec::new(),
         interference: None,
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 
 use super::{Found, Source, pollux, rubick};
 use crate::{
-    fitted::{FittedRow, Layout},
+    fitted::{FittedRow, Layout, UnfitRow},
     plan::Plan,
     rows::{Records, RowError},
 };
@@ -16,6 +16,8 @@ use crate::{
 pub struct PublishedTimes {
     /// In the order of the file, of source 0.
     pub rows: Vec<FittedRow>,
+    /// Configurations whose time of 0 stands for a plan that does not fit, without a workload.
+    pub unfit: Vec<UnfitRow>,
     /// The number of lines of the file that are not in `rows`, for each reason.
     pub left_out: BTreeMap<&'static str, usize>,
 }
@@ -58,6 +60,15 @@ pub fn device_type(layout: Layout) -> Option<&'static str> {
         Layout::Rubick | Layout::RubickParameters => Some("NVIDIA A800-SXM4-80GB"),
         Layout::Pollux => Some("Tesla T4"),
         Layout::Run | Layout::Export => None,
+    }
+}
+
+/// The memory of a device that a published table was measured on, in bytes.
+pub fn device_memory_bytes(layout: Layout) -> Option<u64> {
+    match layout {
+        Layout::Rubick => Some(80 << 30),
+        Layout::Pollux => Some(16 << 30),
+        Layout::Run | Layout::Export | Layout::RubickParameters => None,
     }
 }
 
@@ -181,7 +192,10 @@ pub fn rubick(source: Source<'_>, global_batch: u32) -> Result<PublishedTimes, R
             nanoseconds(column, value)?;
         }
         if step_ns == 0 {
-            return Ok(None);
+            let workload = String::new();
+            let memory_bytes = device_memory_bytes(Layout::Rubick);
+            let row = UnfitRow { source: 0, workload, global_batch, plan, placement, memory_bytes };
+            return Ok(Line::Unfit(row));
         }
         // Parts of a step are about as long as the step if both are in seconds, and a thousand times as long if they are in ms.
         let is_in_ms = parts.iter().map(|(_, value)| value).sum::<f64>() > 30.0 * row.iter_time;
@@ -195,7 +209,7 @@ pub fn rubick(source: Source<'_>, global_batch: u32) -> Result<PublishedTimes, R
             updated_ns,
             ..row_of(global_batch, plan, placement, step_ns)
         };
-        Ok(Some(row))
+        Ok(Line::Row(row))
     })
 }
 
@@ -214,7 +228,10 @@ pub fn pollux(source: Source<'_>) -> Result<PublishedTimes, RowError> {
             .ok_or_else(|| ("local_bsz", format!("{} is no batch of a GPU; drop the line", row.local_bsz)))?;
         let step_ns = nanoseconds("step_time", row.step_time)?;
         let plan = Plan { dp, ..Plan::default() };
-        Ok((step_ns > 0).then(|| row_of(global_batch, plan, placement, step_ns)))
+        Ok(match step_ns {
+            0 => Line::NoTime,
+            _ => Line::Row(row_of(global_batch, plan, placement, step_ns)),
+        })
     })
 }
 
@@ -234,10 +251,18 @@ fn row_of(global_batch: u32, plan: Plan, placement: Vec<u32>, step_ns: u64) -> F
     }
 }
 
-/// The rows of a table. A line that becomes `None` has a time of 0.
+/// What a line of a table says.
+enum Line {
+    Row(FittedRow),
+    Unfit(UnfitRow),
+    /// It has a time of 0.
+    NoTime,
+}
+
+/// The lines of a table.
 fn rows_of<T: DeserializeOwned>(
     Source { file, text }: Source<'_>,
-    mut line: impl FnMut(T) -> Found<Option<FittedRow>>,
+    mut line: impl FnMut(T) -> Found<Line>,
 ) -> Result<PublishedTimes, RowError> {
     let mut records = Records::new(file, text)?;
     let mut times = PublishedTimes::default();
@@ -250,8 +275,9 @@ fn rows_of<T: DeserializeOwned>(
             message,
         })?;
         match found {
-            Some(row) => times.rows.push(row),
-            None => {
+            Line::Row(row) => times.rows.push(row),
+            Line::Unfit(row) => times.unfit.push(row),
+            Line::NoTime => {
                 *times
                     .left_out
                     .entry("their time is 0, which stands for a plan that does not fit")
@@ -319,7 +345,7 @@ mod tests {
         );
         let file = source("bert.csv", &text);
         assert_eq!(layout(file).unwrap(), Layout::Rubick);
-        let PublishedTimes { rows, left_out } = rubick(file, 32).unwrap();
+        let PublishedTimes { rows, unfit, left_out } = rubick(file, 32).unwrap();
         let found: Vec<_> = rows
             .iter()
             .map(|row| {
@@ -339,7 +365,10 @@ mod tests {
             [Some(300_000_000), None, Some(1_000_000_000)]
         );
         assert!(rows.iter().all(|row| (row.global_batch, row.ranks_per_device, row.cpus) == (32, 1, None)));
-        assert_eq!(left_out.values().sum::<usize>(), 1);
+        let unfit: Vec<_> =
+            unfit.iter().map(|row| (row.plan.to_string(), row.global_batch, &row.placement[..])).collect();
+        assert_eq!(unfit, [("dp1".into(), 32, &[1][..])]);
+        assert!(left_out.is_empty(), "{left_out:?}");
         let about = subject(Layout::Rubick, Path::new("a/bert.csv"));
         assert_eq!(about, Some(Subject { workload: "bert-large", global_batch: Some(32) }));
         assert_eq!(subject(Layout::Rubick, Path::new("a/mine.csv")), None);

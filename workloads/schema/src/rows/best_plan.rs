@@ -13,6 +13,10 @@ words! {
     MemorySource {
         /// The configuration was measured.
         Measured = "measured",
+        /// The plan, or one that needs as much or more, ran on a device of this memory.
+        Ran = "ran",
+        /// The plan, or one that needs as little or less, did not fit on a device of less memory.
+        Unfit = "unfit",
         /// A formula with coefficients that were fitted to measured peaks.
         Fitted = "fitted",
         /// A formula with coefficients that are usual for models of its kind.
