@@ -80,7 +80,7 @@ struct Found {
     /// Configurations that did not fit, each with the type of its devices.
     unfit: Vec<(String, UnfitRow)>,
     launched: Option<Launches>,
-    left_out: BTreeMap<&'static str, usize>,
+    left_out: BTreeMap<String, usize>,
 }
 
 /// A row and what it is of. The number of its source is not known yet.
@@ -121,7 +121,7 @@ fn joined(found: Vec<Found>, device_type: Option<&str>) -> anyhow::Result<Measur
     let device_type = match (device_type, types.len()) {
         (_, 0) => {
             let mut reasons: BTreeSet<&str> =
-                found.iter().flat_map(|source| source.left_out.keys().copied()).collect();
+                found.iter().flat_map(|source| source.left_out.keys().map(String::as_str)).collect();
             if found.iter().any(|source| !source.unfit.is_empty()) {
                 reasons.insert("their time is 0, which stands for a plan that does not fit");
             }
@@ -156,7 +156,7 @@ fn joined(found: Vec<Found>, device_type: Option<&str>) -> anyhow::Result<Measur
     };
     for source in found {
         for (why, rows) in source.left_out {
-            *measured.left_out.entry(why.into()).or_default() += rows;
+            *measured.left_out.entry(why).or_default() += rows;
         }
         let (own, others): (Vec<Row>, Vec<Row>) =
             source.rows.into_iter().partition(|row| row.device_type == measured.device_type);

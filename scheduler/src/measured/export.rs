@@ -29,7 +29,7 @@ pub(super) fn read(path: &Path, bytes: Vec<u8>) -> Result<Found, RowError> {
                 of.row.peak_memory_bytes = of.row.peak_memory_bytes.max(row.row.peak_memory_bytes);
             }
             (Ok(row), None) => jobs.push((launch, row)),
-            (Err(why), _) => *left_out.entry(why).or_default() += 1,
+            (Err(why), _) => *left_out.entry(why.to_owned()).or_default() += 1,
         }
     }
     let finished = |(_, mut row): (&ExportRow, Row)| {

@@ -1,6 +1,6 @@
 //! Tables of step times on the command line: published ones, and exports.
 
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
 use anyhow::Context as _;
 use jobs::workload_lookup;
@@ -8,7 +8,7 @@ use schema::{
     fitted::{Facts, FittedRow, Layout, UnfitRow},
     import::{
         Source,
-        times::{self, PublishedTimes},
+        times::{self, PublishedTimes, UnknownPlans},
     },
 };
 
@@ -27,7 +27,8 @@ pub(super) fn table(path: &Path, inputs: &Inputs<'_>) -> anyhow::Result<Found> {
     }
     let about = times::subject(layout, path);
     let asked = inputs.workload;
-    let (workload, facts, PublishedTimes { rows, unfit: unfit_rows, left_out }) = if layout == Layout::Pollux
+    let (workload, facts, PublishedTimes { rows, unfit: unfit_rows, left_out, unknown }) = if layout
+        == Layout::Pollux
     {
         // Its formulas use no fact of the model, so that the catalog need not have it.
         let stem = || path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
@@ -63,5 +64,14 @@ pub(super) fn table(path: &Path, inputs: &Inputs<'_>) -> anyhow::Result<Found> {
         (device_type.clone(), row)
     };
     let unfit = unfit_rows.into_iter().map(unfit).collect();
+    let mut left_out: BTreeMap<String, usize> =
+        left_out.into_iter().map(|(why, rows)| (why.to_owned(), rows)).collect();
+    if let Some(UnknownPlans { lines, first_line, first_plan }) = unknown {
+        let why = format!(
+            "their exec_plan is not known; the first is '{first_plan}' in line {first_line} of {}",
+            path.display()
+        );
+        left_out.insert(why, lines);
+    }
     Ok(Found { path: path.into(), layout, bytes, rows, unfit, launched: None, left_out })
 }

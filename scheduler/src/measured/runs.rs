@@ -30,7 +30,7 @@ pub(super) fn read(path: &Path, catalog: &Catalog) -> anyhow::Result<Found> {
     for summary in summaries.iter().filter(|row| row.group.is_none()) {
         match row(&manifest, summary, &measurements, catalog) {
             Ok(row) => used.push(row),
-            Err(why) => *left_out.entry(why).or_default() += 1,
+            Err(why) => *left_out.entry(why.to_owned()).or_default() += 1,
         }
     }
     let bytes = bytes(&run.summary_path())?;

@@ -338,6 +338,30 @@ fn rows_of_several_types_of_device_need_a_choice() {
     assert!(said.err.contains("no row is of a device of type 'T4'; rows are of 'AMD EPYC'"), "{}", said.err);
 }
 
+#[test]
+fn lines_with_an_unknown_plan_are_counted_and_the_others_are_read() {
+    let door = crate::door();
+    let header = "exec_plan,placement,iter_time\n";
+    let known = "ga,1,0.66\nga,2,0.36\nga,4,0.22\n";
+    door.write("bert.csv", &format!("{header}ga,8,0.16\nzero-3,4,0.2\n{known}tp,2,0.4\nzero-3,x,0\n"));
+    let said = door.exits(0, "fit --csv bert.csv --out MODEL.json");
+    let note =
+        "3 rows are left out: their exec_plan is not known; the first is 'zero-3' in line 3 of bert.csv";
+    assert!(said.err.contains(note), "{}", said.err);
+    let rows = &ModelFile::read(&door.path("MODEL.json")).unwrap().workloads[0].rows;
+    let plans: Vec<String> = rows.iter().map(|row| row.plan.to_string()).collect();
+    assert_eq!(plans, ["dp8", "dp1", "dp2", "dp4"]);
+    for (row, message) in [
+        ("zero-3,4,0.2", "bert.csv: line 2: column 'exec_plan': 'zero-3' is not one of: ga, gc"),
+        // A known plan on another number of devices is a mistake of the file.
+        ("ga,1,1\n244,8,1", "bert.csv: line 3: column 'exec_plan': '244' takes 32 GPUs, and placement is 8"),
+    ] {
+        door.write("bert.csv", &format!("{header}{row}\n"));
+        let said = door.exits(2, "fit --csv bert.csv --out MODEL.json");
+        assert!(said.err.contains(message), "{row}: {}", said.err);
+    }
+}
+
 /// The number of lines of published tables, without their headers.
 #[test]
 fn published_tables_are_read() {

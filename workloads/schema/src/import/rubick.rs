@@ -81,29 +81,41 @@ fn job(cells: &Cells<'_>) -> Result<Option<TraceRow>, Odd> {
 /// stage of ZeRO divides nothing. `column` is the name of that of the number of GPUs.
 pub(super) fn plan(theirs: &str, column: &'static str, gpus: u32) -> Found<Plan> {
     let wrong = |why: String| ("exec_plan", format!("'{theirs}' {why}"));
-    let degree = |digit: u32| digit as u16;
     let dp = u16::try_from(gpus).ok().filter(|gpus| *gpus > 0);
     let dp = dp.ok_or_else(|| (column, format!("{gpus} is no number of GPUs")))?;
-    let data = Plan { dp, ..Plan::default() };
-    let zero = if dp > 1 { 2 } else { 0 };
-    let plan = match theirs {
-        "ga" => data,
-        "gc" => Plan { gc: true, ..data },
-        "zero-dp" => Plan { zero, ..data },
-        "zero-offload" => Plan { zero, offload: true, ..data },
-        _ => match theirs.chars().map(|digit| digit.to_digit(10)).collect::<Option<Vec<_>>>().as_deref() {
-            Some(&[pp, tp, dp]) if pp * tp * dp > 0 => {
-                Plan { pp: degree(pp), tp: degree(tp), dp: degree(dp), ..Plan::default() }
-            }
-            _ => {
-                let known = "ga, gc, zero-dp, zero-offload, or three digits as 248";
-                return Err(wrong(format!("is not one of: {known}")));
-            }
-        },
-    };
+    let plan = named(theirs, dp).ok_or_else(|| ("exec_plan", not_known(theirs)))?;
     match plan.ranks() == gpus {
         true => Ok(plan),
         false => Err(wrong(format!("takes {} GPUs, and {column} is {gpus}", plan.ranks()))),
+    }
+}
+
+/// Whether they have a plan of this name.
+pub(super) fn is_plan(theirs: &str) -> bool {
+    named(theirs, 1).is_some()
+}
+
+/// What is wrong with an unknown plan.
+pub(super) fn not_known(theirs: &str) -> String {
+    format!("'{theirs}' is not one of: ga, gc, zero-dp, zero-offload, or three digits as 248")
+}
+
+/// The plan of this name. `dp` is the number of GPUs of those without digits.
+fn named(theirs: &str, dp: u16) -> Option<Plan> {
+    let data = Plan { dp, ..Plan::default() };
+    let zero = if dp > 1 { 2 } else { 0 };
+    let degree = |digit: u32| digit as u16;
+    match theirs {
+        "ga" => Some(data),
+        "gc" => Some(Plan { gc: true, ..data }),
+        "zero-dp" => Some(Plan { zero, ..data }),
+        "zero-offload" => Some(Plan { zero, offload: true, ..data }),
+        _ => {
+            let digits: Option<Vec<u32>> = theirs.chars().map(|digit| digit.to_digit(10)).collect();
+            let &[pp, tp, dp] = digits?.as_slice() else { return None };
+            let plan = Plan { pp: degree(pp), tp: degree(tp), dp: degree(dp), ..Plan::default() };
+            (pp * tp * dp > 0).then_some(plan)
+        }
     }
 }
 

@@ -20,6 +20,17 @@ pub struct PublishedTimes {
     pub unfit: Vec<UnfitRow>,
     /// The number of lines of the file that are not in `rows`, for each reason.
     pub left_out: BTreeMap<&'static str, usize>,
+    /// Lines with an unknown plan, which are left out as well.
+    pub unknown: Option<UnknownPlans>,
+}
+
+/// Lines whose plan is none of those that the authors of the table name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownPlans {
+    pub lines: usize,
+    /// The number of the first of them, and its plan.
+    pub first_line: u64,
+    pub first_plan: String,
 }
 
 /// What a published table is about, if its name is one that its authors use.
@@ -177,12 +188,15 @@ pub fn rubick_parameters(
     Ok(found)
 }
 
-/// Reads the iteration times of Rubick. All lines have this global batch.
+/// Reads the iteration times of Rubick. All lines have this global batch. Lines with an unknown plan are left out.
 ///
 /// # Errors
-/// The first line that does not fit the layout, with its column.
+/// The first line that does not fit the layout, with its column, or the plan of the first line if all plans are unknown.
 pub fn rubick(source: Source<'_>, global_batch: u32) -> Result<PublishedTimes, RowError> {
     rows_of(source, |row: RubickTime| {
+        if !rubick::is_plan(&row.exec_plan) {
+            return Ok(Line::UnknownPlan(row.exec_plan));
+        }
         let placement = placement(&row.placement)?;
         let plan = rubick::plan(&row.exec_plan, "placement", placement.iter().sum())?;
         let parts =
@@ -257,6 +271,7 @@ enum Line {
     Unfit(UnfitRow),
     /// It has a time of 0.
     NoTime,
+    UnknownPlan(String),
 }
 
 /// The lines of a table.
@@ -277,6 +292,13 @@ fn rows_of<T: DeserializeOwned>(
         match found {
             Line::Row(row) => times.rows.push(row),
             Line::Unfit(row) => times.unfit.push(row),
+            Line::UnknownPlan(plan) => match &mut times.unknown {
+                Some(unknown) => unknown.lines += 1,
+                None => {
+                    let first_line = records.line();
+                    times.unknown = Some(UnknownPlans { lines: 1, first_line, first_plan: plan });
+                }
+            },
             Line::NoTime => {
                 *times
                     .left_out
@@ -285,7 +307,16 @@ fn rows_of<T: DeserializeOwned>(
             }
         }
     }
-    Ok(times)
+    let is_empty = times.rows.is_empty() && times.unfit.is_empty() && times.left_out.is_empty();
+    match &times.unknown {
+        Some(UnknownPlans { first_line, first_plan, .. }) if is_empty => Err(RowError::Field {
+            file: file.into(),
+            line: *first_line,
+            column: "exec_plan".into(),
+            message: rubick::not_known(first_plan),
+        }),
+        _ => Ok(times),
+    }
 }
 
 /// Numbers of GPUs of the nodes, in descending order, from one digit for each node.
@@ -345,7 +376,7 @@ mod tests {
         );
         let file = source("bert.csv", &text);
         assert_eq!(layout(file).unwrap(), Layout::Rubick);
-        let PublishedTimes { rows, unfit, left_out } = rubick(file, 32).unwrap();
+        let PublishedTimes { rows, unfit, left_out, unknown } = rubick(file, 32).unwrap();
         let found: Vec<_> = rows
             .iter()
             .map(|row| {
@@ -369,6 +400,7 @@ mod tests {
             unfit.iter().map(|row| (row.plan.to_string(), row.global_batch, &row.placement[..])).collect();
         assert_eq!(unfit, [("dp1".into(), 32, &[1][..])]);
         assert!(left_out.is_empty(), "{left_out:?}");
+        assert_eq!(unknown, None);
         let about = subject(Layout::Rubick, Path::new("a/bert.csv"));
         assert_eq!(about, Some(Subject { workload: "bert-large", global_batch: Some(32) }));
         assert_eq!(subject(Layout::Rubick, Path::new("a/mine.csv")), None);
