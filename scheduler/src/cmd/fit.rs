@@ -73,7 +73,8 @@ pub(super) struct Args {
     /// Tables of step times: exports of `profile`, or of a published layout, which is found by the names of the columns.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     csv: Vec<PathBuf>,
-    /// The workload of published tables as NAME[@bN], with the global batch of Rubick's [default: by the name of the file].
+    /// The workload of published tables as NAME[@bN] [default: by the name of the file]. Rubick's need the global batch of their rows,
+    /// unless the file has the name that its authors gave to a table of this workload, such as bert.csv.
     #[arg(long, value_name = "JOB", requires = "csv", value_parser = workload)]
     workload: Option<Job>,
     /// Published parameters of Rubick's formulas (`model,k_bwd,k_sync,..`), for those of its models of which no table has rows.

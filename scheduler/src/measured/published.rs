@@ -42,7 +42,12 @@ pub(super) fn table(path: &Path, inputs: &Inputs<'_>) -> anyhow::Result<Found> {
         })?;
         let workload = workload_lookup::workload(inputs.catalog, name)?;
         let of_table = about.filter(|about| about.workload == name).and_then(|about| about.global_batch);
-        let batch = asked.and_then(|job| job.global_batch).or(of_table).unwrap_or(workload.global_batch);
+        let batch = asked.and_then(|job| job.global_batch).or(of_table).with_context(|| {
+            format!(
+                "{}: the batch of its rows is not known, and times of another batch would be wrong; name it with --workload {name}@bN",
+                path.display()
+            )
+        })?;
         (name.to_owned(), facts(Some(workload)), times::rubick(source, batch)?)
     };
     let device_type = inputs.device_type.or(times::device_type(layout)).unwrap_or_default().to_owned();

@@ -338,6 +338,46 @@ fn rows_of_several_types_of_device_need_a_choice() {
     assert!(said.err.contains("no row is of a device of type 'T4'; rows are of 'AMD EPYC'"), "{}", said.err);
 }
 
+/// Times of batch 8, which are those of the catalog for another one.
+#[test]
+fn the_batch_of_a_published_table_is_named_or_that_of_its_file() {
+    let door = crate::door();
+    let text = "exec_plan,placement,iter_time\nga,1,0.66\nga,2,0.36\nga,4,0.22\n";
+    for (file, workload, batch) in [
+        (
+            "mine.csv",
+            "",
+            Err("mine.csv: what it is a table of is not known; name it with --workload NAME@bN"),
+        ),
+        (
+            "mine.csv",
+            "--workload bert-large",
+            Err(
+                "mine.csv: the batch of its rows is not known, and times of another batch would be wrong; name it with --workload bert-large@bN",
+            ),
+        ),
+        ("t5.csv", "--workload bert-large", Err("name it with --workload bert-large@bN")),
+        ("mine.csv", "--workload bert-large@b8", Ok(8)),
+        ("bert.csv", "--workload bert-large@b8", Ok(8)),
+        ("bert.csv", "--workload bert-large", Ok(32)),
+        ("bert.csv", "", Ok(32)),
+    ] {
+        door.write(file, text);
+        let fit = format!("fit --csv {file} {workload} --out MODEL.json");
+        match batch {
+            Ok(batch) => {
+                door.exits(0, &fit);
+                let rows = &ModelFile::read(&door.path("MODEL.json")).unwrap().workloads[0].rows;
+                assert!(rows.iter().all(|row| row.global_batch == batch), "{fit}: {rows:?}");
+            }
+            Err(message) => {
+                let said = door.exits(2, &fit);
+                assert!(said.err.contains(message), "{fit}: {}", said.err);
+            }
+        }
+    }
+}
+
 #[test]
 fn lines_with_an_unknown_plan_are_counted_and_the_others_are_read() {
     let door = crate::door();
