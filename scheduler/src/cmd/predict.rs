@@ -31,6 +31,8 @@ use crate::{inputs, measured::placement_text};
 ///
 /// Example: `sched predict --model MODEL.json gpt2-mini@b8@dp2-zero1 --devices 2`
 ///
+/// Example: `sched predict --model MODEL.json gpt2-mini@b8@tp2-pp2`
+///
 /// Example: `sched predict --model MODEL.json lstm@b8 --devices 1 --with resnet18-mini@b8 --table runs/pairs`
 ///
 /// Example: `sched predict --model MODEL.json lstm@b8 --devices 1 --with vae --sharing step-gate:250ms`
@@ -42,9 +44,9 @@ pub(super) struct Args {
     /// A model of `sched fit`.
     #[arg(long, value_name = "FILE")]
     model: PathBuf,
-    /// The devices of the job: their number, or that of each node, such as 4+4.
+    /// The devices of the job: their number, or that of each node, such as 4+4 [default: one for each rank of the plan, on one node].
     #[arg(long, value_name = "N", value_parser = nodes)]
-    devices: Nodes,
+    devices: Option<Nodes>,
     /// Cores of the host for each rank [default: those of the rows, if all have the same].
     #[arg(long, value_name = "C", value_parser = clap::value_parser!(u16).range(1..))]
     cpus: Option<u16>,
@@ -87,7 +89,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         args.model.display(),
         model.device_type()
     );
-    let job = spelled_out(&args.job, &args.devices, &catalog, &file)?;
+    let devices = devices(args)?;
+    let job = spelled_out(&args.job, &devices, &catalog, &file)?;
     let known = file.workloads.iter().find(|known| known.workload == job.workload);
     let Some(known) = known else {
         let names: Vec<&str> = file.workloads.iter().map(|known| known.workload.as_str()).collect();
@@ -100,9 +103,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         facts: known.facts,
         global_batch,
         plan,
-        placement: Placement::of(&args.devices.0),
+        placement: Placement::of(&devices.0),
         cpus: args.cpus.or_else(|| cpus_of(known)),
-        ranks_per_device: ranks_per_device(known, plan, &args.devices)?,
+        ranks_per_device: ranks_per_device(known, plan, &devices)?,
     };
     let Some(answer) = model.answer(&job.workload, &setting) else {
         let why = match model.covers(&job.workload, &setting) {
@@ -116,18 +119,29 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let others: Vec<Job> = args
         .with
         .iter()
-        .map(|other| spelled_out(other, &args.devices, &catalog, &file))
+        .map(|other| spelled_out(other, &devices, &catalog, &file))
         .collect::<anyhow::Result<_>>()?;
     let slowdown = match others.is_empty() {
         true => None,
-        false => Some(slowdown(args, &model, (&job, &others), device_type, setting.cpus)?),
+        false => Some(slowdown(args, &model, (&job, &others), (&devices, device_type), setting.cpus)?),
     };
-    let row = row(&job, &setting, args, &answer, device_type, &others, slowdown);
+    let row = row(&job, &setting, (&devices, device_type), &answer, &others, slowdown);
     match args.json {
         true => output::print(rows::to_json(&row))?,
         false => show(&row)?,
     }
     Ok(Exit::Ok)
+}
+
+/// The devices of the job: those that were named, or as many as its plan has ranks.
+fn devices(args: &Args) -> anyhow::Result<Nodes> {
+    let ranks = || args.job.plan.map(|plan| Nodes(vec![plan.ranks()]));
+    args.devices.clone().or_else(ranks).with_context(|| {
+        format!(
+            "'{}' has no plan, which says how many devices it takes; name their number with --devices",
+            args.job
+        )
+    })
 }
 
 /// The job with its batch and its plan.
@@ -192,14 +206,14 @@ fn slowdown(
     args: &Args,
     model: &FittedModel,
     (job, others): (&Job, &[Job]),
-    device_type: &str,
+    (devices, device_type): (&Nodes, &str),
     cpus: Option<u16>,
 ) -> anyhow::Result<(f64, Option<(f64, f64)>)> {
     let table = inputs::table(&args.table)?;
     let co_runners: Vec<Subject<'_>> = others.iter().map(subject).collect();
     let question = Question {
         job: subject(job),
-        placement: &args.devices.0,
+        placement: &devices.0,
         device_type,
         cpus,
         co_runners: &co_runners,
@@ -214,7 +228,7 @@ fn slowdown(
              '{device_type}', and the model was not fitted to such slowdowns; measure it with `profile colocate`",
             names.join(" and "),
             args.sharing,
-            placement_text(&args.devices.0),
+            placement_text(&devices.0),
         ))
     })
 }
@@ -226,9 +240,8 @@ fn subject(job: &Job) -> Subject<'_> {
 fn row(
     job: &Job,
     setting: &Setting,
-    args: &Args,
+    (devices, device_type): (&Nodes, &str),
     answer: &Answer,
-    device_type: &str,
     others: &[Job],
     slowdown: Option<(f64, Option<(f64, f64)>)>,
 ) -> PredictedStep {
@@ -242,7 +255,7 @@ fn row(
     PredictedStep {
         job: job.to_string(),
         device_type: device_type.into(),
-        placement: args.devices.0.clone(),
+        placement: devices.0.clone(),
         cpus: setting.cpus,
         ranks_per_device: setting.ranks_per_device,
         with: others.iter().map(Job::to_string).collect(),

@@ -88,6 +88,11 @@ fn what_cannot_be_predicted_is_told() {
             "other.json: the parameters of formula 'pollux' are those of another version; fit again",
         ),
         (2, "--model none.json bert-base-squad --devices 1", "none.json: No such file"),
+        (
+            2,
+            "--model MODEL.json bert-base-squad",
+            "has no plan, which says how many devices it takes; name their number",
+        ),
         (2, "--model MODEL.json bert-base-squad --devices 0", "'0' is no number of devices; write 8, or 4+4"),
         (2, "--model MODEL.json bert-base-squad@on=cpu:0 --devices 1", "remove @on="),
         (2, "--model MODEL.json bert-bas-squad --devices 1", "did you mean 'bert-base-squad'"),
@@ -109,4 +114,18 @@ fn what_cannot_be_predicted_is_told() {
         assert!(said.err.contains(message) && said.out.is_empty(), "{arguments}: {}", said.err);
     }
     door.exits(0, "predict --model MODEL.json bert-base-squad --devices 1 --device-type H100 --any-device");
+}
+
+#[test]
+fn a_plan_says_how_many_devices_it_takes() {
+    let door = crate::door();
+    door.write("bert.csv", "exec_plan,placement,iter_time\nga,1,0.66\nga,2,0.36\n221,4,0.3\n222,8,0.2\n");
+    door.exits(0, "fit --csv bert.csv --out MODEL.json");
+    for (plan, devices) in [("tp2-pp2", 4), ("dp2", 2), ("dp2-tp2-pp2", 8), ("ga2", 1)] {
+        let predict = format!("predict --model MODEL.json bert-large@b32@{plan} --json");
+        let said = door.exits(0, &predict);
+        assert_eq!(said.out, door.exits(0, &format!("{predict} --devices {devices}")).out, "{plan}");
+        let row: PredictedStep = rows::from_json(&said.out).unwrap();
+        assert_eq!(row.placement, [devices], "{plan}");
+    }
 }
