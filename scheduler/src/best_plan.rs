@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use jobs::plans::{self, memory::DeviceMemory};
-use model::{Answer, FittedModel, Placement, Setting, formula};
+use model::{Answer, Basis, FittedModel, Placement, Setting, formula};
 use schema::{
     catalog::Workload,
-    fitted::{Facts, FittedRow, FittedWorkload, FormulaName, ModelFile},
+    fitted::{BasisWord, Facts, FittedRow, FittedWorkload, FormulaName, ModelFile},
     plan::{Plan, Precision},
-    rows::{BestPlan, MemorySource},
+    rows::{BestPlan, MemorySource, RankBy},
     units::HumanBytes,
 };
 
@@ -16,6 +16,13 @@ use crate::rank_memory::{Peak, RankMemory};
 
 /// One more unit of a resource is worth taking if it raises the throughput by more than this (Rubick, arXiv 2408.08586).
 const WORTH: f64 = 0.01;
+
+/// The plan with the shortest mean has the smallest expected regret, if the logarithms of times are normal: the time of the plan that
+/// is really the best is the same whichever is chosen.
+pub const DEFAULT_RANK: RankBy = RankBy::Mean;
+
+/// Half of a 95 % interval of a normal distribution over its standard deviation.
+const HALF_WIDTH: f64 = 1.96;
 
 /// The job of which plans are wanted, and the devices that it may have.
 #[derive(Clone, Debug)]
@@ -36,6 +43,10 @@ pub struct Search<'a> {
     pub per_node: Option<u32>,
     /// Memory of a device in bytes; `None` if it is not known, so that every plan is taken to fit.
     pub capacity: Option<u64>,
+    /// By what plans are compared.
+    pub rank_by: RankBy,
+    /// How many of the best plans there are for each number of devices.
+    pub top: usize,
 }
 
 /// A plan, and what is predicted of it.
@@ -44,6 +55,8 @@ pub struct Choice {
     pub plan: Plan,
     pub nodes: u32,
     pub answer: Answer,
+    /// The time by which it is compared: the answer's median, mean or upper end, in seconds.
+    pub score_s: f64,
     pub peak: Option<Peak>,
 }
 
@@ -54,6 +67,8 @@ pub struct Point {
     pub devices: u32,
     pub cpus: Option<u16>,
     pub samples_per_s: f64,
+    /// The throughput by which points are compared: that of the time by which their plans are.
+    pub rate: f64,
 }
 
 /// Why no plan is found.
@@ -99,6 +114,8 @@ impl<'a> Search<'a> {
             measured: fitted.rows.iter().map(|row| row.plan).collect(),
             per_node: None,
             capacity: None,
+            rank_by: DEFAULT_RANK,
+            top: 1,
         }
     }
 
@@ -115,7 +132,8 @@ impl<'a> Search<'a> {
         let peak = self.memory.peak(plan, self.global_batch);
         let setting = self.fits(peak).then(|| self.setting(plan, cpus)).flatten()?;
         let answer = self.model.answer(&self.workload.name, &setting)?;
-        Some(Choice { plan: *plan, nodes: setting.placement.nodes, answer, peak })
+        let score_s = score_s(self.rank_by, &answer);
+        Some(Choice { plan: *plan, nodes: setting.placement.nodes, answer, score_s, peak })
     }
 
     fn setting(&self, plan: &Plan, cpus: Option<u16>) -> Option<Setting> {
@@ -167,22 +185,49 @@ impl<'a> Search<'a> {
         Some(Placement::of(&vec![each; (devices / each) as usize]))
     }
 
-    /// For each number of devices from 1 the best of the plans that take at most as many, with a number of cores for each rank.
-    fn best(&self, plans: &[Plan], devices: u32, cpus: Option<u16>) -> Vec<Option<Choice>> {
+    /// For each number of devices from 1 the best of the plans that take at most as many, with a number of cores for each rank. The best
+    /// is the first.
+    fn best(&self, plans: &[Plan], devices: u32, cpus: Option<u16>) -> Vec<Vec<Choice>> {
         let mut by_time: Vec<(f64, Plan)> =
             plans.iter().map(|plan| (self.step_s(plan, cpus), *plan)).collect();
         by_time.sort_by(|(a, plan), (b, other)| a.total_cmp(b).then_with(|| plan.cmp(other)));
-        let mut best: Vec<Option<Choice>> = vec![None; devices as usize];
-        for (_, plan) in by_time.into_iter().take_while(|(step_s, _)| step_s.is_finite()) {
-            let of_ranks = &mut best[plan.ranks() as usize - 1];
-            if of_ranks.is_none() {
-                *of_ranks = self.choice(&plan, cpus);
+        let mut best: Vec<Vec<Choice>> = vec![Vec::new(); devices as usize];
+        for (step_s, plan) in by_time.into_iter().take_while(|(step_s, _)| step_s.is_finite()) {
+            let for_ranks = &mut best[plan.ranks() as usize - 1];
+            // No score is below its median, and those of all plans from here on are longer.
+            let is_behind = |last: &Choice| for_ranks.len() == self.top && last.score_s <= step_s;
+            if !for_ranks.last().is_some_and(is_behind)
+                && let Some(choice) = self.choice(&plan, cpus)
+            {
+                for_ranks.push(choice);
+                self.keep_best(for_ranks);
             }
         }
         for index in 1..best.len() {
-            let fewer = best[index - 1];
-            let is_better = |own: &Choice| fewer.is_none_or(|fewer| own.answer.step_s < fewer.answer.step_s);
-            best[index] = best[index].filter(is_better).or(fewer);
+            let mut at_most = best[index - 1].clone();
+            at_most.append(&mut best[index]);
+            self.keep_best(&mut at_most);
+            best[index] = at_most;
+        }
+        best
+    }
+
+    /// Sorts choices, the best first, and keeps as many as are wanted. Of equal ones the first stays ahead.
+    fn keep_best(&self, choices: &mut Vec<Choice>) {
+        choices.sort_by(|a, b| a.score_s.total_cmp(&b.score_s));
+        choices.truncate(self.top);
+    }
+
+    /// For each number of devices from 1 the best of the measured plans that fit and take at most as many.
+    fn best_measured(&self, plans: &[Plan], devices: u32, cpus: Option<u16>) -> Vec<Option<Choice>> {
+        let mut best: Vec<Option<Choice>> = vec![None; devices as usize];
+        for plan in plans.iter().filter(|plan| self.measured.contains(plan)) {
+            let choice = self.choice(plan, cpus).filter(|choice| choice.answer.basis == Basis::Measured);
+            let for_ranks = &mut best[plan.ranks() as usize - 1];
+            *for_ranks = better(*for_ranks, choice);
+        }
+        for index in 1..best.len() {
+            best[index] = better(best[index - 1], best[index]);
         }
         best
     }
@@ -193,20 +238,26 @@ impl<'a> Search<'a> {
     /// No plan fits, or the model describes none.
     pub fn rows(&self, first: u32, last: u32, cpus: &[Option<u16>]) -> Result<Vec<BestPlan>, NoPlan> {
         let plans = self.plans(last);
-        let best: Vec<Vec<Option<Choice>>> = cpus.iter().map(|cpus| self.best(&plans, last, *cpus)).collect();
+        let best: Vec<Vec<Vec<Choice>>> = cpus.iter().map(|cpus| self.best(&plans, last, *cpus)).collect();
         if best.iter().flatten().flatten().next().is_none() {
             return Err(self.no_plan(&plans, last, cpus));
         }
-        let points = |of: &[Option<Choice>], cpus| -> Vec<Option<Point>> {
-            of.iter().map(|choice| choice.map(|choice| choice.point(self.global_batch, cpus))).collect()
+        let measured: Vec<Vec<Option<Choice>>> =
+            cpus.iter().map(|cpus| self.best_measured(&plans, last, *cpus)).collect();
+        let points = |choices: &[Vec<Choice>], cpus| -> Vec<Option<Point>> {
+            let point = |choices: &Vec<Choice>| Some(choices.first()?.point(self.global_batch, cpus));
+            choices.iter().map(point).collect()
         };
         let raw: Vec<Vec<Option<Point>>> =
             best.iter().zip(cpus).map(|(of, cpus)| points(of, *cpus)).collect();
         let curve = flattened(&raw);
         let indices = (first.max(1) as usize - 1)..last as usize;
         let of_cpus = |(number, cpus): (usize, &Option<u16>)| {
-            let row = |index: usize| self.row(index, *cpus, best[number][index], curve[number][index]);
-            indices.clone().map(row).collect::<Vec<_>>()
+            let rows = |index: usize| {
+                let best_measured = measured[number][index];
+                self.rows_of(index, *cpus, (&best[number][index], best_measured), curve[number][index])
+            };
+            indices.clone().flat_map(rows).collect::<Vec<_>>()
         };
         Ok(cpus.iter().enumerate().flat_map(of_cpus).collect())
     }
@@ -227,16 +278,40 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn row(&self, index: usize, cpus: Option<u16>, best: Option<Choice>, curve: Option<Point>) -> BestPlan {
-        let row = BestPlan {
+    /// The rows of a number of devices: one for each of the best plans, or one without a plan. The first has the point of the curve, and
+    /// the best plan that was measured if it is none itself.
+    fn rows_of(
+        &self,
+        index: usize,
+        cpus: Option<u16>,
+        (best, best_measured): (&[Choice], Option<Choice>),
+        curve: Option<Point>,
+    ) -> Vec<BestPlan> {
+        let empty = BestPlan {
             workload: self.workload.name.clone(),
             global_batch: self.global_batch,
             devices: index as u32 + 1,
             cpus,
+            order: 1,
             ..BestPlan::default()
         };
-        let (Some(best), Some(curve)) = (best, curve) else { return row };
-        let nanoseconds = |seconds: f64| (seconds * 1e9).round() as u64;
+        let row = |(number, choice): (usize, &Choice)| {
+            let order = number as u32 + 1;
+            self.row(BestPlan { order, ..empty.clone() }, *choice)
+        };
+        let mut rows: Vec<BestPlan> = best.iter().enumerate().map(row).collect();
+        let (Some(first), Some(curve)) = (rows.first_mut(), curve) else { return vec![empty] };
+        let best_measured = best_measured.filter(|_| first.basis != Some(BasisWord::Measured));
+        first.measured_plan = best_measured.map(|choice| choice.plan);
+        first.measured_step_ns = best_measured.map(|choice| nanoseconds(choice.answer.step_s));
+        first.curve_plan = Some(curve.plan);
+        first.curve_devices = Some(curve.devices);
+        first.curve_cpus = curve.cpus;
+        first.curve_samples_per_s = Some(curve.samples_per_s);
+        rows
+    }
+
+    fn row(&self, row: BestPlan, best: Choice) -> BestPlan {
         let (basis, formula) = best.answer.basis.in_rows();
         BestPlan {
             plan: Some(best.plan),
@@ -251,10 +326,6 @@ impl<'a> Search<'a> {
             memory_bytes: best.peak.map(|peak| peak.bytes),
             memory_bytes_ci_hi: best.peak.map(|peak| peak.at_most),
             memory_source: best.peak.map(|peak| peak.source),
-            curve_plan: Some(curve.plan),
-            curve_devices: Some(curve.devices),
-            curve_cpus: curve.cpus,
-            curve_samples_per_s: Some(curve.samples_per_s),
             ..row
         }
     }
@@ -262,9 +333,33 @@ impl<'a> Search<'a> {
 
 impl Choice {
     fn point(&self, global_batch: u32, cpus: Option<u16>) -> Point {
-        let samples_per_s = f64::from(global_batch) / self.answer.step_s;
-        Point { plan: self.plan, devices: self.plan.ranks(), cpus, samples_per_s }
+        let [samples_per_s, rate] =
+            [self.answer.step_s, self.score_s].map(|seconds| f64::from(global_batch) / seconds);
+        Point { plan: self.plan, devices: self.plan.ranks(), cpus, samples_per_s, rate }
     }
+}
+
+/// The time by which an answer is compared, which is no shorter than its median.
+fn score_s(rank_by: RankBy, answer: &Answer) -> f64 {
+    let (lo, hi) = answer.interval_s;
+    match rank_by {
+        RankBy::Median => answer.step_s,
+        RankBy::Mean => {
+            let deviation = (hi / lo).ln() / (2.0 * HALF_WIDTH);
+            answer.step_s * (0.5 * deviation * deviation).exp()
+        }
+        RankBy::Upper => hi.max(answer.step_s),
+    }
+}
+
+/// The better of two choices; of equal ones the first.
+fn better(first: Option<Choice>, second: Option<Choice>) -> Option<Choice> {
+    let is_better = |second: &Choice| first.is_none_or(|first| second.score_s < first.score_s);
+    second.filter(is_better).or(first)
+}
+
+fn nanoseconds(seconds: f64) -> u64 {
+    (seconds * 1e9).round() as u64
 }
 
 /// The resource-sensitivity curve over cores (outer) and devices (inner), both ascending: a point is kept from one unit less, with its
@@ -277,11 +372,10 @@ pub fn flattened(best: &[Vec<Option<Point>>]) -> Vec<Vec<Option<Point>>> {
             let fewer_devices = row.last().copied().flatten();
             let fewer_cpus = curve.last().and_then(|fewer: &Vec<Option<Point>>| fewer[index]);
             let kept = match (fewer_devices, fewer_cpus) {
-                (Some(a), Some(b)) if b.samples_per_s > a.samples_per_s => Some(b),
+                (Some(a), Some(b)) if b.rate > a.rate => Some(b),
                 (a, b) => a.or(b),
             };
-            let is_worth =
-                |own: &Point| kept.is_none_or(|kept| own.samples_per_s > kept.samples_per_s * (1.0 + WORTH));
+            let is_worth = |own: &Point| kept.is_none_or(|kept| own.rate > kept.rate * (1.0 + WORTH));
             row.push(own.filter(is_worth).or(kept));
         }
         curve.push(row);

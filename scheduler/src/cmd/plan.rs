@@ -12,20 +12,23 @@ use schema::{
     device::Device,
     fitted::{BasisWord, ModelFile},
     job::Job,
-    rows::{self, BestPlan, MemorySource},
+    rows::{self, BestPlan, MemorySource, RankBy},
     units::{HumanBytes, Nanos},
 };
 
 use super::predict::cpus_of;
-use crate::best_plan::Search;
+use crate::best_plan::{DEFAULT_RANK, Search};
 
 /// Find the best plan of a job for each number of devices, with a model of `sched fit`.
 ///
-/// The best plan is the one with the shortest predicted step among those that fit, on at most the devices that are offered. A plan fits
-/// if the upper end of the 95 % interval of the memory of its largest rank does. Memory is `measured`, `fitted` to measured peaks,
-/// `assumed` (a formula for transformers), or that of model `states` alone, which is a lower bound. What was observed goes before an
-/// estimate: a plan fits that `ran`, or that needs at most as much memory by the estimate as one that ran. A plan is `unfit` that did
-/// not fit, or that needs at least as much at the same batch.
+/// The best plan is the one with the shortest predicted step among those that fit, on at most the devices that are offered. Plans are
+/// compared by the mean of the time of a step, which exceeds the median by more the wider its interval is (--rank). If the best plan was
+/// not measured, the best of the measured ones is shown beside it.
+///
+/// A plan fits if the upper end of the 95 % interval of the memory of its largest rank does. Memory is `measured`, `fitted` to measured
+/// peaks, `assumed` (a formula for transformers), or that of model `states` alone, which is a lower bound. What was observed goes before
+/// an estimate: a plan fits if it `ran`, or if one ran that needs at least as much memory by the estimate. A plan is `unfit` if it did not
+/// fit, or if one did not that needs at most as much at the same batch.
 ///
 /// Plans in bf16 are left out if no row of the workload is in bf16. Nodes are filled one after another; a plan that divides the model
 /// takes as many devices of each, and tensor-parallel ranks are never on several nodes.
@@ -36,6 +39,8 @@ use crate::best_plan::Search;
 /// If no plan fits, the command says what would, and exits with 4.
 ///
 /// Example: `sched plan --model MODEL.json gpt2-mini@b8 --devices 1..4`
+///
+/// Example: `sched plan --model MODEL.json gpt2-mini@b8 --devices 4 --top 5`
 ///
 /// Example: `sched plan --model a800.json llama2-7b@b16 --devices 1..64 --per-node 8 --memory 80GiB --csv curve.csv`
 #[derive(clap::Args)]
@@ -59,6 +64,15 @@ pub(super) struct Args {
     /// that of the devices of the rows, if it is known; or else every plan is taken to fit].
     #[arg(long, value_name = "SIZE")]
     memory: Option<HumanBytes>,
+    /// Compare plans by the median of their predicted times of a step, by its mean, or by the upper end of its 95 % interval.
+    ///
+    /// The wider the interval, the longer is the mean, and the upper end more so. The plan with the shortest mean has the smallest
+    /// expected regret.
+    #[arg(long, value_name = "median|mean|upper", default_value_t = DEFAULT_RANK)]
+    rank: RankBy,
+    /// List the K best plans for each number of devices.
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    top: u32,
     /// Also write the rows to this file; an existing file is replaced.
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
@@ -93,6 +107,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let mut search = Search::new(&model, &file, fitted, workload, global_batch);
     search.per_node = args.per_node;
     search.capacity = capacity;
+    (search.rank_by, search.top) = (args.rank, args.top as usize);
     let found = search
         .rows(*args.devices.start(), *args.devices.end(), &cpus)
         .map_err(|none| Exit::NothingMatched.because(none.to_string()))?;
@@ -169,6 +184,15 @@ fn show(found: &[BestPlan]) -> anyhow::Result<()> {
         header.insert(1, "cores");
         header.insert(header.len() - 1, "cores");
     }
+    let has_measured = found.iter().any(|row| row.measured_plan.is_some());
+    if has_measured {
+        let basis = header.iter().position(|name| *name == "basis").unwrap_or_default();
+        header.insert(basis + 1, "best measured");
+    }
+    let has_order = found.iter().any(|row| row.order > 1);
+    if has_order {
+        header.insert(1, "order");
+    }
     let mut lines = table::new(&header);
     // Rows that differ in the number of devices alone are one line.
     let is_same = |a: &BestPlan, b: &BestPlan| BestPlan { devices: b.devices, ..a.clone() } == *b;
@@ -194,6 +218,14 @@ fn show(found: &[BestPlan]) -> anyhow::Result<()> {
         if has_cpus {
             cells.insert(1, table::or_dash(row.cpus));
             cells.insert(cells.len() - 1, table::or_dash(row.curve_cpus));
+        }
+        if has_measured {
+            let measured = row.measured_plan.zip(row.measured_step_ns);
+            let text = measured.map(|(plan, step_ns)| format!("{plan}, {}", Nanos(step_ns)));
+            cells.insert(if has_cpus { 7 } else { 6 }, table::or_dash(text));
+        }
+        if has_order {
+            cells.insert(1, row.order.to_string());
         }
         lines.add_row(cells);
     }

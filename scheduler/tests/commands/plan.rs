@@ -9,7 +9,7 @@ use jobs::plans::memory::{CUDA_CONTEXT_BYTES, DeviceMemory, Numbers, states_byte
 use model::{FittedModel, MemoryModel, MemorySetting, formula};
 use proptest::prelude::*;
 use scheduler::{
-    best_plan::{Point, Search, flattened},
+    best_plan::{Choice, Point, Search, flattened},
     measured::{self, Inputs},
     rank_memory::{self, RankMemory},
 };
@@ -18,7 +18,7 @@ use schema::{
     decision::{self, Action},
     fitted::{FittedWorkload, FormulaName, ModelFile, UnfitRow},
     plan::{Plan, Precision},
-    rows::{self, BestPlan, MemorySource},
+    rows::{self, BestPlan, MemorySource, RankBy},
     run_dir::RunDir,
 };
 
@@ -101,7 +101,7 @@ fn memory_bytes(plan: &Plan) -> f64 {
 #[test]
 fn the_best_plan_is_that_of_brute_force_in_closed_form() {
     let door = door();
-    let rows = rows_of(&door, "--devices 1..8 --memory 80GiB");
+    let rows = rows_of(&door, "--devices 1..8 --memory 80GiB --rank median");
     assert_eq!(rows.len(), 8);
     for row in &rows {
         let (step_s, plan) =
@@ -130,7 +130,7 @@ fn the_best_plan_is_that_of_brute_force_in_closed_form() {
 #[test]
 fn the_curve_leaves_units_that_are_worth_one_percent_or_less() {
     let door = door();
-    let rows = rows_of(&door, "--devices 1..16 --per-node 4 --cpus 2,12,3");
+    let rows = rows_of(&door, "--devices 1..16 --per-node 4 --cpus 2,12,3 --rank median");
     let cpus: Vec<Option<u16>> = rows.chunks(16).map(|of| of[0].cpus).collect();
     assert_eq!(cpus, [Some(2), Some(3), Some(12)]);
     // Over devices, with the fewest cores: from one point, the next is the first that is better by more than 1 %.
@@ -165,6 +165,7 @@ fn a_point_is_kept_from_the_smaller_allocation() {
         devices,
         cpus: Some(cpus),
         samples_per_s,
+        rate: samples_per_s,
     };
     let best = [
         vec![None, Some(point(2, 1, 100.0)), Some(point(3, 1, 101.0)), Some(point(4, 1, 101.5))],
@@ -304,6 +305,8 @@ proptest! {
         batch in prop::sample::select(vec![6u32, 8, 32]),
         gibibytes in 0.01..100.0f64,
         factors in prop::collection::vec(0.3..3.0f64, 12),
+        rank_by in prop::sample::select(RankBy::ALL),
+        top in 1usize..4,
         has_fit in any::<bool>(),
         is_on_cores in any::<bool>(),
     ) {
@@ -324,19 +327,81 @@ proptest! {
         let mut search = Search::new(&model, &file, fitted, workload, batch);
         let capacity = (gibibytes * 1.073_741_824e9) as u64;
         (search.capacity, search.per_node) = (Some(capacity), Some(4));
+        (search.rank_by, search.top) = (rank_by, top);
         let Ok(rows) = search.rows(1, 8, &[Some(12)]) else {
             search.plans(8).iter().for_each(|plan| assert_eq!(search.choice(plan, Some(12)), None, "{plan}"));
             return Ok(());
         };
+        for rows in rows.chunk_by(|row, next| row.devices == next.devices) {
+            let mut choices: Vec<Choice> = search
+                .plans(rows[0].devices)
+                .into_iter()
+                .filter_map(|plan| search.choice(&plan, Some(12)))
+                .collect();
+            choices.sort_by(|a, b| a.score_s.total_cmp(&b.score_s));
+            prop_assert_eq!(rows.len(), choices.len().clamp(1, top));
+            for (row, best) in rows.iter().zip(&choices) {
+                let score_s = search.choice(&row.plan.expect("one fits"), Some(12)).expect("it fits").score_s;
+                prop_assert_eq!(score_s, best.score_s);
+            }
+            prop_assert_eq!(choices.is_empty(), rows[0].plan.is_none());
+        }
         for row in rows {
-            let choices = search.plans(row.devices).into_iter().filter_map(|plan| search.choice(&plan, Some(12)));
-            let best = choices.map(|choice| choice.answer.step_s).min_by(f64::total_cmp);
-            prop_assert_eq!(row.step_ns, best.map(|step_s| (step_s * 1e9).round() as u64));
             prop_assert!(row.memory_bytes_ci_hi.is_none_or(|bytes| bytes <= capacity));
             prop_assert!(row.memory_bytes <= row.memory_bytes_ci_hi);
             prop_assert_eq!(row.plan.is_some(), row.memory_bytes.is_some());
         }
     }
+}
+
+/// By default, by the mean of a normal distribution of the logarithm with this interval.
+#[test]
+fn plans_are_compared_by_median_mean_or_upper_end() {
+    let door = crate::door();
+    door.write("bert.csv", &format!("{RUBICK}ga,1,0.66\nga,2,0.36\nzero-dp,2,0.4\ngc,1,0.87\n"));
+    door.exits(0, "fit --csv bert.csv --out m.json");
+    let plan = |arguments: &str| -> Vec<BestPlan> {
+        let said =
+            door.exits(0, &format!("plan --model m.json bert-large@b32 --devices 4 --json {arguments}"));
+        rows::from_json(&said.out).expect("it prints rows")
+    };
+    let interval =
+        |row: &BestPlan| [row.step_ns_ci_lo, row.step_ns, row.step_ns_ci_hi].map(|ns| ns.unwrap() as f64);
+    let score = |rank: &str, row: &BestPlan| {
+        let [lo, median, hi] = interval(row);
+        let deviation = (hi / lo).ln() / (2.0 * 1.96);
+        match rank {
+            "median" => median,
+            "mean" => median * (deviation.powi(2) / 2.0).exp(),
+            _ => hi,
+        }
+    };
+    let all = ["median", "mean", "upper"].map(|rank| plan(&format!("--top 1000 --rank {rank}")));
+    for (rank, rows) in ["median", "mean", "upper"].into_iter().zip(&all) {
+        let orders: Vec<u32> = rows.iter().map(|row| row.order).collect();
+        assert_eq!(orders, (1..=all[0].len() as u32).collect::<Vec<_>>());
+        let is_sorted = rows.is_sorted_by(|a, b| score(rank, a) <= score(rank, b) * (1.0 + 1e-6));
+        assert!(is_sorted, "{rank}: {rows:?}");
+        assert_eq!(plan(&format!("--rank {rank} --top 5")), rows[..5], "{rank}");
+    }
+    let plans = all.each_ref().map(|rows| rows.iter().map(|row| row.plan).collect::<Vec<_>>());
+    assert!(plans[0] != plans[1] && plans[1] != plans[2], "{plans:?}");
+    assert_eq!(plan("--top 1000"), all[1]);
+    // Beside a plan that was not measured is the best of those that were.
+    assert_eq!(
+        (all[1][0].measured_plan, all[1][0].measured_step_ns),
+        ("dp2".parse().ok(), Some(360_000_000))
+    );
+    let said = door.exits(0, "plan --model m.json bert-large@b32 --devices 4 --top 3");
+    assert!(said.out.contains("best measured") && said.out.contains("dp2, 360 ms"), "{}", said.out);
+    let orders: Vec<&str> =
+        said.out.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1)).collect();
+    assert_eq!(orders, ["1", "2", "3"], "{}", said.out);
+    let said = door.exits(0, "plan --model m.json bert-large@b32 --devices 1 --rank upper --json");
+    let rows: Vec<BestPlan> = rows::from_json(&said.out).expect("it prints rows");
+    assert_eq!(rows[0].measured_plan.is_some(), rows[0].formula.is_some(), "{rows:?}");
+    let said = door.exits(2, "plan --model m.json bert-large@b32 --devices 1 --rank best");
+    assert!(said.err.contains("'best' is not one of: median, mean, upper"), "{}", said.err);
 }
 
 /// The plan of the first start of a run.

@@ -26,6 +26,18 @@ words! {
     }
 }
 
+words! {
+    /// By what plans are compared.
+    RankBy {
+        /// The median of the predicted time of a step.
+        Median = "median",
+        /// Its mean, which is longer than the median by more the wider the interval is.
+        Mean = "mean",
+        /// The upper end of its 95 % interval.
+        Upper = "upper",
+    }
+}
+
 /// The best plan for a number of devices, and the point of the resource-sensitivity curve there.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BestPlan {
@@ -35,6 +47,8 @@ pub struct BestPlan {
     pub devices: u32,
     /// Cores of the host that are offered for each rank, if known.
     pub cpus: Option<u16>,
+    /// 1 for the best plan, and 2 for the next best.
+    pub order: u32,
     /// Absent, with all that follows of it, if no plan fits.
     pub plan: Option<Plan>,
     /// The devices that the plan takes, at most as many as are offered.
@@ -55,6 +69,9 @@ pub struct BestPlan {
     /// The upper end of the 95 % interval; plans fit if it does.
     pub memory_bytes_ci_hi: Option<u64>,
     pub memory_source: Option<MemorySource>,
+    /// The best of the measured plans that fit, if `plan` is none of them.
+    pub measured_plan: Option<Plan>,
+    pub measured_step_ns: Option<u64>,
     /// The resource-sensitivity curve: what is worth taking of the devices and cores that are offered.
     pub curve_plan: Option<Plan>,
     pub curve_devices: Option<u32>,

@@ -37,7 +37,7 @@ mod together;
 mod totals;
 
 pub use appended::{Appender, Follower, read_appended};
-pub use best_plan::{BestPlan, MemorySource};
+pub use best_plan::{BestPlan, MemorySource, RankBy};
 pub use by_stage::ByStage;
 pub use change::{Change, Changes, Shift, Verdict};
 pub use columns::{Column, ColumnRow, Columns, Kind, dictionary};
