@@ -35,7 +35,8 @@ use crate::{
 /// Each formula that describes three or more different configurations of a workload is fitted. The errors that are printed are
 /// those of predictions of rows that were left out of the fit: one configuration after another, or a hundredth of more than a
 /// hundred (left out singly), and a part of them at once (held out). Formulas are compared on rows that they both describe, and the
-/// one with the smallest error is asked first. Where a run has several launches of a configuration, their differences are printed as
+/// one with the smallest error is asked first. The table has the mean errors of this one, and how many of its parameters the rows do not
+/// determine; --verbose prints all formulas and parameters, which the model has, too. Where a run has several launches of a configuration, their differences are printed as
 /// well, because no prediction of a launch can be better.
 ///
 /// Workloads with too few rows are left out, and the command exits with 1.
@@ -142,6 +143,9 @@ pub(super) struct Args {
     /// Print the model as JSON.
     #[arg(long)]
     json: bool,
+    /// Print the errors of every formula by kind of plan, and all parameters; of slowdowns the terms, too.
+    #[arg(long, conflicts_with_all = ["json", "suggest", "curve", "duration"])]
+    verbose: bool,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
@@ -215,8 +219,18 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     match args.json {
         true => output::print(rows::to_json(&file))?,
         false => {
-            show::show(&file, &measured, args.held_out, &options)?;
-            file.interference.as_ref().map_or(Ok(()), interference::show)?;
+            let shown = show::Shown::new(&file, &measured, args.held_out, &options)?;
+            if args.verbose {
+                shown.details()?;
+            } else {
+                shown.summary()?;
+            }
+            if let Some(interference) = &file.interference {
+                if !args.verbose {
+                    output::print("")?;
+                }
+                interference::show(interference, args.verbose)?;
+            }
         }
     }
     output::note(format_args!(

@@ -9,7 +9,7 @@ use front_door::Door;
 use schema::{
     catalog::Catalog,
     fitted::{
-        BasisWord, FitErrors, FittedRow, FormulaFit, FormulaName, LaunchesDiffer, Layout, ModelFile,
+        BasisWord, FitErrors, FittedRow, FormulaFit, FormulaName, LaunchesDiffer, Layout, ModelFile, Origin,
         PredictedStep,
     },
     rows::{self, ExportRow, Measurement, ProgramKind, Status, Summary},
@@ -171,7 +171,7 @@ fn rows_of_a_run_are_those_of_its_export() {
     let door = crate::door();
     let keeps = |line: &str| line.contains(",lstm,") && !line.contains("ga4") && !line.contains("ga8");
     part_of_run(&door, "run", "20261124-epyc-avx512/two-ranks", keeps);
-    let said = door.exits(0, "fit run --out run.json");
+    let said = door.exits(0, "fit run --out run.json --verbose");
     let of_run = ModelFile::read(&door.path("run.json")).unwrap();
     assert!(said.out.contains("launches differ from the others of their configuration by"), "{}", said.out);
     let [workload] = &of_run.workloads[..] else { panic!("{:?}", of_run.workloads) };
@@ -336,6 +336,64 @@ fn rows_of_several_types_of_device_need_a_choice() {
     assert_eq!((names, file.device_type.as_str()), (vec!["lstm", "bert-base-squad"], "AMD EPYC"));
     let said = door.exits(4, "fit run --out MODEL.json --device-type T4");
     assert!(said.err.contains("no row is of a device of type 'T4'; rows are of 'AMD EPYC'"), "{}", said.err);
+}
+
+#[test]
+fn the_table_has_a_line_for_each_workload_and_verbose_the_rest() {
+    let door = crate::door();
+    part_of_run(&door, "run", "20261124-epyc-avx512/two-ranks", |line| {
+        [",lstm,", ",gpt2-mini,"].iter().any(|name| line.contains(name)) && line.contains("zero1")
+    });
+    let said = door.exits(0, "fit run --out MODEL.json");
+    let file = ModelFile::read(&door.path("MODEL.json")).unwrap();
+    let lines: Vec<Vec<&str>> =
+        said.out.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines.len(), 3, "{}", said.out);
+    for (workload, line) in file.workloads.iter().zip(&lines) {
+        let first = &workload.fits[0];
+        assert_eq!(first.rows as usize, workload.rows.len());
+        let assumed = first.parameters.iter().filter(|of| of.origin == Origin::Assumed).count();
+        let percents = [
+            first.leave_one_out[0].mean_percent,
+            first.leave_one_out[0].covered_percent,
+            first.held_out[0].mean_percent,
+            workload.launches_differ.unwrap().mean_percent,
+            workload.memory.as_ref().unwrap().leave_one_out[0].mean_percent,
+        ]
+        .map(|percent| format!("{percent:.1} %"));
+        let expected = format!(
+            "{} {} {} {} {} {} {assumed} of {} {} {}",
+            workload.workload,
+            workload.rows.len(),
+            first.formula,
+            percents[0],
+            percents[1],
+            percents[2],
+            first.parameters.len(),
+            percents[3],
+            percents[4]
+        );
+        assert_eq!(line.join(" "), expected);
+    }
+    let rows: usize = file.workloads.iter().map(|of| of.rows.len()).sum();
+    assert_eq!(lines[2][..2], ["all", &rows.to_string()]);
+
+    let verbose = door.exits(0, "fit run --out MODEL.json --verbose").out;
+    for workload in &file.workloads {
+        for fit in &workload.fits {
+            assert!(verbose.contains(&format!("{} ({} rows)", fit.formula, fit.rows)), "{verbose}");
+            for parameter in &fit.parameters {
+                assert!(verbose.contains(&format!("{} {}", fit.formula, parameter.name)), "{verbose}");
+            }
+        }
+        assert!(verbose.contains(&format!("memory of a rank: {} peaks", workload.rows.len())), "{verbose}");
+    }
+    // All workloads have the same errors in both.
+    let all: Vec<&str> =
+        verbose.lines().rev().find(|line| line.starts_with(" all ")).unwrap().split_whitespace().collect();
+    assert_eq!(all[3], lines[2][3], "{verbose}");
+    let said = door.exits(2, "fit run --out MODEL.json --verbose --json");
+    assert!(said.err.contains("cannot be used with"), "{}", said.err);
 }
 
 /// Times of batch 8, which are those of the catalog for another one.

@@ -49,7 +49,7 @@ pub(super) fn run(together: &MeasuredTogether, args: &Args, catalog: &Catalog) -
     file.write(out)?;
     match (args.json, &file.interference) {
         (true, _) | (_, None) => output::print(rows::to_json(&file))?,
-        (false, Some(interference)) => show(interference)?,
+        (false, Some(interference)) => show(interference, args.verbose)?,
     }
     let jobs = together.jobs.len();
     output::note(format_args!("fit: {}: {jobs} jobs on {}", out.display(), file.device_type));
@@ -72,8 +72,8 @@ pub(super) fn fit(together: &MeasuredTogether, catalog: &Catalog) -> Interferenc
     InterferenceFit { sources: together.sources.clone(), ..fit }
 }
 
-/// Prints the errors and terms of each mode, and the rules of classes.
-pub(super) fn show(fit: &InterferenceFit) -> anyhow::Result<()> {
+/// Prints the errors of each mode, with its terms if `verbose`, and the rules of classes.
+pub(super) fn show(fit: &InterferenceFit, verbose: bool) -> anyhow::Result<()> {
     for mode in &fit.modes {
         let rows = mode.measured.len();
         output::print(format_args!(
@@ -82,8 +82,10 @@ pub(super) fn show(fit: &InterferenceFit) -> anyhow::Result<()> {
         ))?;
         show_errors(mode)?;
         output::print("")?;
-        show_terms(mode)?;
-        output::print("")?;
+        if verbose {
+            show_terms(mode)?;
+            output::print("")?;
+        }
     }
     fit.classes.as_ref().map_or(Ok(()), show_classes)
 }

@@ -4,47 +4,129 @@ use cli::table::{self, CellAlignment, Table};
 use model::{FittedModel, Observation, Options, formula, held_out, observation};
 use rig::output;
 use schema::fitted::{
-    FitErrors, FittedParameter, FittedWorkload, FormulaFit, LaunchesDiffer, MemoryFit, ModelFile,
+    FitErrors, FittedParameter, FittedWorkload, FormulaFit, LaunchesDiffer, MemoryFit, ModelFile, Origin,
 };
 
 use crate::measured::Measured;
 
-/// Prints the errors and the parameters of each workload, and the errors of all of them together.
-pub(super) fn show(
-    file: &ModelFile,
-    measured: &Measured,
-    share: f64,
-    options: &Options,
-) -> anyhow::Result<()> {
-    for workload in &file.workloads {
-        let rows = workload.rows.len();
-        let launches = differences(workload.launches_differ);
-        output::print(format_args!("{}: {rows} rows{launches}", workload.workload))?;
-        let mut errors = error_table();
-        for fit in &workload.fits {
-            let first = format!("{} ({} rows)", fit.formula, fit.rows);
-            add_errors(&mut errors, &first, Some(fit.scale), &fit.leave_one_out, &fit.held_out);
-        }
-        table::print(&errors)?;
-        if let Some(memory) = &workload.memory {
-            output::print(memory_line(memory))?;
-        }
-        output::print("")?;
-        table::print(&parameters(workload))?;
-        output::print("")?;
+/// The errors of all workloads together, each with its first formula: of configurations left out singly, and of those held out.
+struct Pooled {
+    leave_one_out: Vec<FitErrors>,
+    held_out: Vec<FitErrors>,
+    launches_differ: Option<LaunchesDiffer>,
+}
+
+/// What is printed of a fit.
+pub(super) struct Shown<'a> {
+    file: &'a ModelFile,
+    /// Absent if there is one workload.
+    pooled: Option<Pooled>,
+}
+
+impl Shown<'_> {
+    pub(super) fn new<'a>(
+        file: &'a ModelFile,
+        measured: &Measured,
+        share: f64,
+        options: &Options,
+    ) -> anyhow::Result<Shown<'a>> {
+        let pooled = match file.workloads.len() {
+            0 | 1 => None,
+            _ => Some(pooled(file, measured, share, options)?),
+        };
+        Ok(Shown { file, pooled })
     }
-    if file.workloads.len() > 1 {
-        let all = measured.workloads.iter().flat_map(|of| &of.launches).map(Vec::as_slice);
-        output::print(format_args!(
-            "all workloads, with the first formula of each{}",
-            differences(LaunchesDiffer::of(all))
-        ))?;
-        let (leave_one_out, held_out) = pooled(file, share, options)?;
-        let mut errors = error_table();
-        add_errors(&mut errors, "all", None, &leave_one_out, &held_out);
-        table::print(&errors)?;
+
+    /// Prints a line for each workload: its rows, and the mean errors of the formula that is asked first.
+    pub(super) fn summary(&self) -> anyhow::Result<()> {
+        let mut lines = table::new(&[
+            "workload",
+            "rows",
+            "first formula",
+            "left out singly",
+            "inside 95 %",
+            "held out",
+            "assumed",
+            "launches differ",
+            "memory of a rank",
+        ]);
+        for workload in &self.file.workloads {
+            let Some(first) = workload.fits.first() else { continue };
+            let formula = match workload.rows.len() {
+                rows if rows == first.rows as usize => first.formula.to_string(),
+                _ => format!("{} ({} rows)", first.formula, first.rows),
+            };
+            let memory = workload.memory.as_ref().and_then(|memory| mean(&memory.leave_one_out));
+            let is_assumed = |parameter: &&FittedParameter| parameter.origin == Origin::Assumed;
+            let assumed = first.parameters.iter().filter(is_assumed).count();
+            lines.add_row([
+                workload.workload.clone(),
+                workload.rows.len().to_string(),
+                formula,
+                table::or_dash(mean(&first.leave_one_out)),
+                table::or_dash(covered(&first.leave_one_out)),
+                table::or_dash(mean(&first.held_out)),
+                format!("{assumed} of {}", first.parameters.len()),
+                table::or_dash(workload.launches_differ.map(|launches| percent(launches.mean_percent))),
+                table::or_dash(memory),
+            ]);
+        }
+        if let Some(Pooled { leave_one_out, held_out, launches_differ }) = &self.pooled {
+            lines.add_row([
+                "all".to_owned(),
+                self.file.workloads.iter().map(|workload| workload.rows.len()).sum::<usize>().to_string(),
+                "-".into(),
+                table::or_dash(mean(leave_one_out)),
+                table::or_dash(covered(leave_one_out)),
+                table::or_dash(mean(held_out)),
+                "-".into(),
+                table::or_dash(launches_differ.map(|launches| percent(launches.mean_percent))),
+                "-".into(),
+            ]);
+        }
+        table::print(&lines)
     }
-    Ok(())
+
+    /// Prints the errors and the parameters of all formulas of each workload.
+    pub(super) fn details(&self) -> anyhow::Result<()> {
+        for workload in &self.file.workloads {
+            let rows = workload.rows.len();
+            let launches = differences(workload.launches_differ);
+            output::print(format_args!("{}: {rows} rows{launches}", workload.workload))?;
+            let mut errors = error_table();
+            for fit in &workload.fits {
+                let first = format!("{} ({} rows)", fit.formula, fit.rows);
+                add_errors(&mut errors, &first, Some(fit.scale), &fit.leave_one_out, &fit.held_out);
+            }
+            table::print(&errors)?;
+            if let Some(memory) = &workload.memory {
+                output::print(memory_line(memory))?;
+            }
+            output::print("")?;
+            table::print(&parameters(workload))?;
+            output::print("")?;
+        }
+        let Some(Pooled { leave_one_out, held_out, launches_differ }) = &self.pooled else { return Ok(()) };
+        let launches = differences(*launches_differ);
+        output::print(format_args!("all workloads, with the first formula of each{launches}"))?;
+        let mut errors = error_table();
+        add_errors(&mut errors, "all", None, leave_one_out, held_out);
+        table::print(&errors)
+    }
+}
+
+/// The mean error over all plans.
+fn mean(errors: &[FitErrors]) -> Option<String> {
+    Some(percent(errors.first()?.mean_percent))
+}
+
+/// The share of the rows that lie in their predicted intervals.
+fn covered(errors: &[FitErrors]) -> Option<String> {
+    Some(percent(errors.first()?.covered_percent))
+}
+
+fn percent(percent: f64) -> String {
+    format!("{percent:.1} %")
 }
 
 fn differences(launches: Option<LaunchesDiffer>) -> String {
@@ -158,12 +240,7 @@ fn short(value: f64) -> String {
     }
 }
 
-/// The errors of the first formulas of all workloads, as one list of rows.
-fn pooled(
-    file: &ModelFile,
-    share: f64,
-    options: &Options,
-) -> anyhow::Result<(Vec<FitErrors>, Vec<FitErrors>)> {
+fn pooled(file: &ModelFile, measured: &Measured, share: f64, options: &Options) -> anyhow::Result<Pooled> {
     let model = FittedModel::new(file)?;
     let (mut one_by_one, mut at_once) = (Vec::new(), Vec::new());
     for workload in &file.workloads {
@@ -173,5 +250,10 @@ fn pooled(
         one_by_one.extend(held_out::leave_one_out(&mut first.clone(), &rows));
         at_once.extend(held_out::held_out(first.formula, &rows, share, options).unwrap_or_default());
     }
-    Ok((held_out::errors(&one_by_one), held_out::errors(&at_once)))
+    let launches = measured.workloads.iter().flat_map(|of| &of.launches).map(Vec::as_slice);
+    Ok(Pooled {
+        leave_one_out: held_out::errors(&one_by_one),
+        held_out: held_out::errors(&at_once),
+        launches_differ: LaunchesDiffer::of(launches),
+    })
 }
