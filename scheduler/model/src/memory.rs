@@ -2,14 +2,14 @@
 //!
 //! A step has two moments that can be the highest: the end of a forward pass, with all activations, and a backward pass, with all
 //! gradients. With W the bytes of all parameters in fp32, S the model states of a rank between steps and G its gradients, both times
-//! `1 + stage (p - 1)` for the largest of p stages, and m samples of a micro-batch:
+//! `1 + stage (p - 1)` for the largest of p stages and s16 under bf16, and m samples of a micro-batch:
 //!
 //! ```text
 //! act  = sample m f16 (1 + whole (t - 1)) / t                  activations under tensor parallelism; f16 under bf16
 //! fwd  = min(p, A) act (1 + uneven (p - 1)) / p kept + held    of A micro-batches, at most p are in flight; kept under gc
 //! bwd  = G + work act + bucket G (ZeRO) + G / d (zero2 and 3, A > 1)
 //! held = G (A > p), G / d under zero2 and 3, else hold G (d > 1, no ZeRO): gradients that stay during a forward pass
-//! peak = base W + S + max(fwd, bwd) + gather G (d - 1) / d (zero3; a fifth of it under gc) + cast G / 2 (bf16)
+//! peak = base W + S + max(fwd, bwd) + gather G (d - 1) / d (zero3; a fifth of it under gc) + cast F / 2 (bf16; F is G in fp32)
 //! ```
 //!
 //! The terms are those of ZeRO (Rajbhandari et al., SC 2020) and of activations under tensor and pipeline parallelism (Korthikanti
@@ -31,7 +31,7 @@ use crate::{
     priors::Prior,
 };
 
-const COUNT: usize = 12;
+const COUNT: usize = 13;
 
 pub const PARAMETERS: [Parameter; COUNT] = [
     parameter("sample", "B", "activations of a sample on one device"),
@@ -46,6 +46,7 @@ pub const PARAMETERS: [Parameter; COUNT] = [
     parameter("uneven", "", "share of the activations that stages do not divide"),
     parameter("work", "", "activations of a backward pass at a time over those of a forward pass"),
     parameter("stage", "", "share of the parameters that stages do not divide"),
+    parameter("s16", "", "states and gradients in bf16 over those in fp32"),
 ];
 
 /// Sharpness of the maximum of two moments, which is smooth so that it has derivatives.
@@ -96,6 +97,8 @@ pub fn priors(activation_bytes: f64, doubt: f64, facts: Facts) -> Vec<Prior> {
         p(0.1, 1.0),
         p(0.8 / layers, 0.7),
         p(0.1, 1.0),
+        // Masters stay in fp32, or else have half of the bytes.
+        p(1.0, 0.3),
     ]
 }
 
@@ -158,17 +161,25 @@ impl MemoryModel {
         }
     }
 
-    /// The model of a file; `None` if it has other parameters.
+    /// The model of a file; `None` if it has other parameters. In a file without the last one, `s16`, it is 1.
     pub fn of_file(file: &MemoryFit) -> Option<MemoryModel> {
-        let names = file.parameters.iter().map(|parameter| parameter.name.as_str());
-        if !names.eq(PARAMETERS.iter().map(|parameter| parameter.name)) {
+        let names: Vec<&str> = file.parameters.iter().map(|parameter| parameter.name.as_str()).collect();
+        let known = PARAMETERS.map(|parameter| parameter.name);
+        if names != known && names != known[..COUNT - 1] {
             return None;
         }
         let prior = |parameter: &FittedParameter| Prior { mean: parameter.prior, sd: parameter.prior_sd };
+        let mut priors: Vec<Prior> = file.parameters.iter().map(prior).collect();
+        priors.resize(COUNT, Prior::given(1.0));
+        let is_known = |index: usize| index < names.len();
         Some(MemoryModel {
-            priors: file.parameters.iter().map(prior).collect(),
-            logarithms: Parameters::from_fn(|row, _| file.parameters[row].value.ln()),
-            covariance: SMatrix::from_fn(|row, column| file.covariance[row][column]),
+            priors,
+            logarithms: Parameters::from_fn(|row, _| {
+                if is_known(row) { file.parameters[row].value.ln() } else { 0.0 }
+            }),
+            covariance: SMatrix::from_fn(|row, column| {
+                if is_known(row) && is_known(column) { file.covariance[row][column] } else { 0.0 }
+            }),
             scale: file.scale,
             reach: file.reach,
             rows: file.rows as usize,
@@ -186,7 +197,7 @@ fn log_peak(logarithms: &Parameters, setting: &MemorySetting) -> (f64, Parameter
 
 /// The peak in bytes, with parameters in the order of [`PARAMETERS`].
 pub fn peak<D: DualNum<f64> + Copy>(values: &[D; COUNT], setting: &MemorySetting) -> D {
-    let &[sample, kept, f16, hold, bucket, base, whole, gather, cast, uneven, work, stage] = values;
+    let &[sample, kept, f16, hold, bucket, base, whole, gather, cast, uneven, work, stage, s16] = values;
     let Plan { dp, tp, pp, zero, ga, gc, precision, .. } = setting.plan;
     let [data, tensor, stages, micro_batches] = [dp, tp, pp, ga].map(f64::from);
     let is_bf16 = precision == Precision::Bf16;
@@ -194,7 +205,13 @@ pub fn peak<D: DualNum<f64> + Copy>(values: &[D; COUNT], setting: &MemorySetting
 
     let all = 4.0 * setting.parameters as f64;
     let of_stage = stage * (stages - 1.0) + 1.0;
-    let gradients = of_stage * (all / (tensor * stages));
+    let in_fp32 = of_stage * (all / (tensor * stages));
+    let mut states = of_stage * setting.states_bytes as f64;
+    let mut gradients = in_fp32;
+    if is_bf16 {
+        states *= s16;
+        gradients *= s16;
+    }
     // Gradients of the parameters that a rank updates.
     let owned = if zero >= 2 { gradients / data } else { gradients };
 
@@ -222,10 +239,6 @@ pub fn peak<D: DualNum<f64> + Copy>(values: &[D; COUNT], setting: &MemorySetting
     }
     let gathered = if zero == 3 { gather * gradients * ((data - 1.0) / data) } else { none };
     let gathered = if gc { gathered * 0.2 } else { gathered };
-    let casts = if is_bf16 { cast * gradients * 0.5 } else { none };
-    base * all
-        + of_stage * setting.states_bytes as f64
-        + overlapped(forward, backward, D::from(SHARPNESS))
-        + gathered
-        + casts
+    let casts = if is_bf16 { cast * in_fp32 * 0.5 } else { none };
+    base * all + states + overlapped(forward, backward, D::from(SHARPNESS)) + gathered + casts
 }

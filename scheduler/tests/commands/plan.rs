@@ -449,6 +449,50 @@ fn a_simulated_job_gets_the_plan_that_fits_on_the_devices_of_its_cluster() {
     }
 }
 
+/// Peaks of a program that keeps parameters, gradients and optimizer state in bf16 as well.
+#[test]
+fn memory_in_bf16_follows_measured_peaks() {
+    let mut fitted = MODEL.workloads[0].clone();
+    let mut coefficients = planted::COEFFICIENTS;
+    coefficients[12] = 0.5;
+    let parameters = fitted.facts.parameters.expect("known");
+    let planted = |plan: &Plan| {
+        let optimizer = &workload().optimizer;
+        let states_bytes = states_bytes(parameters, optimizer, plan, DeviceMemory::Own, Numbers::Fp32);
+        let setting = MemorySetting { parameters, states_bytes, global_batch: BATCH, plan: *plan };
+        model::memory::peak(&coefficients, &setting)
+    };
+    for row in &mut fitted.rows {
+        row.peak_memory_bytes = Some(planted(&row.plan).round() as u64);
+    }
+    fitted.memory = rank_memory::fit(workload(), &fitted, DeviceMemory::Own);
+    let memory = RankMemory::new(workload(), &fitted, DeviceMemory::Own);
+    let mut plans = all_plans(4);
+    plans.retain(|plan| plan.precision == Precision::Bf16 && fitted.rows.iter().all(|row| row.plan != *plan));
+    assert!(plans.len() > 50, "{}", plans.len());
+    for plan in &plans {
+        let bytes = memory.peak(plan, BATCH).expect("its size is known").bytes - CUDA_CONTEXT_BYTES;
+        assert!((bytes as f64 / planted(plan) - 1.0).abs() < 0.05, "{plan}: {bytes} and {}", planted(plan));
+    }
+
+    // In a model that was written without this parameter, it is 1.
+    let mut older = MODEL.workloads[0].memory.clone().expect("peaks were measured");
+    older.parameters.pop();
+    older.covariance.pop();
+    older.covariance.iter_mut().for_each(|row| {
+        row.pop();
+    });
+    let mut expected = MODEL.workloads[0].memory.clone().expect("peaks were measured");
+    expected.parameters[12].value = 1.0;
+    let [older, expected] = [older, expected].map(|file| MemoryModel::of_file(&file).expect("it is known"));
+    for plan in &plans {
+        let states_bytes =
+            states_bytes(parameters, &workload().optimizer, plan, DeviceMemory::Own, Numbers::Fp32);
+        let setting = MemorySetting { parameters, states_bytes, global_batch: BATCH, plan: *plan };
+        assert_eq!(older.predict(&setting).0, expected.predict(&setting).0, "{plan}");
+    }
+}
+
 /// The memory of the devices of published tables of Rubick.
 const A800: u64 = 80 << 30;
 

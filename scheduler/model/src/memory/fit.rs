@@ -158,7 +158,7 @@ mod tests {
     use crate::memory::{peak, priors};
     use schema::{fitted::Facts, plan::Plan};
 
-    const PLANS: [&str; 24] = [
+    const PLANS: [&str; 26] = [
         "dp1",
         "ga2",
         "ga4",
@@ -183,6 +183,8 @@ mod tests {
         "pp4-ga4",
         "pp2-gc",
         "tp2-pp2-ga4-bf16",
+        "dp4-zero2-bf16",
+        "dp4-zero3-bf16",
     ];
 
     fn rows(values: &[f64; COUNT]) -> Vec<Row> {
@@ -199,7 +201,7 @@ mod tests {
 
     #[test]
     fn planted_coefficients_are_recovered_where_the_rows_say_something_of_them() {
-        let planted = [9e5, 0.4, 0.6, 0.8, 0.5, 0.3, 0.3, 1.5, 0.5, 0.15, 0.3, 0.2];
+        let planted = [9e5, 0.4, 0.6, 0.8, 0.5, 0.3, 0.3, 1.5, 0.5, 0.15, 0.3, 0.2, 0.7];
         let rows = rows(&planted);
         let facts = Facts { layers: Some(4), ..Facts::default() };
         let found = fit(&rows, priors(3e5, 3.0, facts)).expect("there are rows");

@@ -15,7 +15,7 @@ use schema::{
 };
 
 /// Coefficients of the memory, in the order of `model::memory::PARAMETERS`; activations are those of a sample of GPT-2.
-pub(super) const COEFFICIENTS: [f64; 12] = [8e8, 0.3, 0.7, 0.6, 0.3, 0.1, 0.2, 1.2, 0.4, 0.1, 0.1, 0.1];
+pub(super) const COEFFICIENTS: [f64; 13] = [8e8, 0.3, 0.7, 0.6, 0.3, 0.1, 0.2, 1.2, 0.4, 0.1, 0.1, 0.1, 1.0];
 
 /// The facts of a transformer of the catalog of the size of GPT-2.
 pub(super) fn facts(workload: &Workload) -> Facts {
