@@ -16,7 +16,7 @@ pub struct Setting {
     pub ranks_per_device: u32,
 }
 
-/// The numbers of devices on the nodes of a placement, as far as formulas use them.
+/// The numbers of devices on the nodes of a placement. Placements are equal if they have as many nodes with each number of devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
     pub devices: u32,
@@ -27,6 +27,8 @@ pub struct Placement {
     pub most: u32,
     /// Whether a node has an odd number of devices.
     pub is_odd: bool,
+    /// A hash of the numbers of devices, in any order, which tells `4, 4, 1, 1` from `4, 3, 2, 1`.
+    shape: u64,
 }
 
 impl Placement {
@@ -38,8 +40,17 @@ impl Placement {
             fewest: nodes.iter().copied().min().unwrap_or(0),
             most: nodes.iter().copied().max().unwrap_or(0),
             is_odd: nodes.iter().any(|devices| devices % 2 == 1),
+            shape: nodes.iter().fold(0, |sum: u64, devices| sum.wrapping_add(mixed(*devices))),
         }
     }
+}
+
+/// The number at this position of SplitMix64 (Steele et al., OOPSLA 2014), so that different sets of numbers have different sums.
+fn mixed(number: u32) -> u64 {
+    let state = (u64::from(number) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let state = (state ^ (state >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    state ^ (state >> 31)
 }
 
 impl Setting {
