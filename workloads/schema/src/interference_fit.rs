@@ -129,11 +129,16 @@ pub struct ModeFit {
     /// logarithm of a slowdown.
     pub victims: Vec<WorkloadEffect>,
     pub aggressors: Vec<WorkloadEffect>,
-    /// Covariance of the coefficients: of terms, victims and aggressors in this order, row by row.
+    /// What each workload bears where the device is free whenever it needs it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub burdens: Vec<WorkloadEffect>,
+    /// Covariance of the coefficients: of terms, victims, aggressors and burdens in this order, row by row.
     pub covariance: Vec<Vec<f64>>,
     /// Standard deviations of the effects of workloads, and of residuals.
     pub victim_sd: f64,
     pub aggressor_sd: f64,
+    #[serde(default)]
+    pub burden_sd: f64,
     pub residual_sd: f64,
     /// Half of a 95 % interval over the standard deviation, both of the logarithm: if a member has no effect, and if all have one.
     pub reach: f64,
@@ -255,7 +260,8 @@ impl InterferenceFit {
         let jobs = self.jobs.len() as u32;
         for mode in &self.modes {
             let of = format!("interference under {}", mode.sharing);
-            let count = mode.terms.len() + mode.victims.len() + mode.aggressors.len();
+            let effects = mode.victims.len() + mode.aggressors.len() + mode.burdens.len();
+            let count = mode.terms.len() + effects;
             let is_known = |row: &MeasuredSlowdown| {
                 row.slowdown > 0.0
                     && row.slowdown.is_finite()

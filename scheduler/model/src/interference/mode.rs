@@ -1,11 +1,12 @@
 //! The model of one sharing mode: its fit, and what it predicts.
 //!
 //! ```text
-//! ln(slowdown) = ln(f) + c (sum over terms + effect of the victim + mean effect of the aggressors) + (c + 0.05) residual
+//! ln(slowdown) = ln(f) + c (sum over terms + effect of the victim + mean effect of the aggressors) + burden + (c + 0.05) residual
 //! ```
 //!
-//! The fair share `f` is [`fair_share::slowdown`], and `c = 1 - 1 / f` is the share of its time that a job loses by it: where the device is free
-//! whenever the job needs it, nothing else slows it down. Terms are what the job and its co-runners do alone ([`terms`]). Effects belong to
+//! The fair share `f` is [`fair_share::slowdown`], and `c = 1 - 1 / f` is the share of its time that a job loses by it. The burden of the victim
+//! is what it loses where the device is free whenever it needs it, so that a small slowdown of a job that is rarely busy is no sign of a
+//! large effect. Terms are what the job and its co-runners do alone ([`terms`]). Effects belong to
 //! workloads: what a workload bears as a victim, and what it does as an aggressor, more than terms say. They are normal with variances of
 //! their own, so that a workload of few rows has a small effect, and one without rows has none and makes the interval wider.
 
@@ -39,10 +40,13 @@ pub(super) struct Mode {
     /// Places of the effects of workloads among the coefficients.
     victims: BTreeMap<String, usize>,
     aggressors: BTreeMap<String, usize>,
+    /// The same of their burdens.
+    burdens: BTreeMap<String, usize>,
     coefficients: DVector<f64>,
     covariance: DMatrix<f64>,
     victim_sd: f64,
     aggressor_sd: f64,
+    burden_sd: f64,
     residual_sd: f64,
     /// Half of a 95 % interval over the standard deviation, if a member has no effect, and if all have one.
     pub(super) reach: f64,
@@ -66,10 +70,12 @@ impl Mode {
             terms: terms::terms(&terms::known_of_all(alone)),
             victims: BTreeMap::new(),
             aggressors: BTreeMap::new(),
+            burdens: BTreeMap::new(),
             coefficients: DVector::zeros(0),
             covariance: DMatrix::zeros(0, 0),
             victim_sd: 0.0,
             aggressor_sd: 0.0,
+            burden_sd: 0.0,
             residual_sd: 0.0,
             reach: T_REACH,
             reach_of_known: T_REACH,
@@ -94,22 +100,27 @@ impl Mode {
         mode.victims = names(&|row| row.members.iter().take(1).map(name).collect(), mode.terms.len());
         let first = mode.terms.len() + mode.victims.len();
         mode.aggressors = names(&|row| row.members.iter().skip(1).map(name).collect(), first);
+        let last = first + mode.aggressors.len();
+        mode.burdens = names(&|row| row.members.iter().take(1).map(name).collect(), last);
 
         let mut groups = vec![Group::Free];
         groups.resize(mode.terms.len(), Group::Terms);
         groups.resize(first, Group::Victims);
-        groups.resize(first + mode.aggressors.len(), Group::Aggressors);
+        groups.resize(last, Group::Aggressors);
+        groups.resize(last + mode.burdens.len(), Group::Burdens);
         let used = rows.iter().filter_map(|row| Some((mode.fair(&row.members)?, row)));
         let (mut values, mut logs) = (Vec::new(), Vec::new());
         for (fair, row) in used {
-            let (contention, scale) = (contention(fair), contention(fair) + AT_REST);
-            values.extend(mode.coordinates(&row.members).0.iter().map(|value| value * contention / scale));
+            let scale = contention(fair) + AT_REST;
+            values
+                .extend(mode.coordinates(&row.members, contention(fair)).0.iter().map(|value| value / scale));
             logs.push((row.log - fair) / scale);
         }
         let x = DMatrix::from_row_slice(logs.len(), groups.len(), &values);
         let ridge = Ridge::fit(&x, &DVector::from_vec(logs), &groups);
         mode.victim_sd = ridge.variance_of(Group::Victims).sqrt();
         mode.aggressor_sd = ridge.variance_of(Group::Aggressors).sqrt();
+        mode.burden_sd = ridge.variance_of(Group::Burdens).sqrt();
         mode.residual_sd = ridge.residual_variance.sqrt();
         (mode.coefficients, mode.covariance) = (ridge.coefficients, ridge.covariance);
         mode
@@ -118,11 +129,11 @@ impl Mode {
     /// The slowdown of the first member. `None` if no fair share of the members is known.
     pub(super) fn predict(&self, members: &[&Member]) -> Option<LogSlowdown> {
         let fair = self.fair(members)?;
-        let (values, unknown) = self.coordinates(members);
         let contention = contention(fair);
-        let of_effects = (values.dot(&(&self.covariance * &values)) + unknown) * contention.powi(2);
+        let (values, unknown) = self.coordinates(members, contention);
+        let of_effects = values.dot(&(&self.covariance * &values)) + unknown;
         let of_residual = (self.residual_sd * (contention + AT_REST)).powi(2);
-        let mean = fair + contention * values.dot(&self.coefficients);
+        let mean = fair + values.dot(&self.coefficients);
         Some(LogSlowdown { mean, sd: (of_effects + of_residual).sqrt() })
     }
 
@@ -139,8 +150,9 @@ impl Mode {
     }
 
     /// What the coefficients are multiplied with, and the variance of the effects of unknown workloads.
-    fn coordinates(&self, members: &[&Member]) -> (DVector<f64>, f64) {
-        let count = self.terms.len() + self.victims.len() + self.aggressors.len();
+    fn coordinates(&self, members: &[&Member], contention: f64) -> (DVector<f64>, f64) {
+        let of_contention = self.terms.len() + self.victims.len() + self.aggressors.len();
+        let count = of_contention + self.burdens.len();
         let mut values = DVector::zeros(count);
         let alone = alone_of(members);
         for (place, term) in self.terms.iter().enumerate() {
@@ -161,6 +173,12 @@ impl Mode {
             }
         }
         unknown += strangers.values().map(|share| (share * self.aggressor_sd).powi(2)).sum::<f64>();
+        values.rows_mut(0, of_contention).scale_mut(contention);
+        unknown *= contention.powi(2);
+        match self.burdens.get(&victim.workload) {
+            Some(place) => values[*place] = 1.0,
+            None => unknown += self.burden_sd.powi(2),
+        }
         (values, unknown)
     }
 
@@ -183,9 +201,11 @@ impl Mode {
                 .collect(),
             victims: effects(&self.victims),
             aggressors: effects(&self.aggressors),
+            burdens: effects(&self.burdens),
             covariance: self.covariance.row_iter().map(|row| row.iter().copied().collect()).collect(),
             victim_sd: self.victim_sd,
             aggressor_sd: self.aggressor_sd,
+            burden_sd: self.burden_sd,
             residual_sd: self.residual_sd,
             reach: self.reach,
             reach_of_known: self.reach_of_known,
@@ -199,7 +219,8 @@ impl Mode {
             let place = |(place, of): (usize, &WorkloadEffect)| (of.workload.clone(), first + place);
             effects.iter().enumerate().map(place).collect()
         };
-        let effects = file.victims.iter().chain(&file.aggressors).map(|of| of.effect);
+        let effects = file.victims.iter().chain(&file.aggressors).chain(&file.burdens).map(|of| of.effect);
+        let last = file.terms.len() + file.victims.len() + file.aggressors.len();
         let coefficients: Vec<f64> = file.terms.iter().map(|term| term.weight).chain(effects).collect();
         let count = coefficients.len();
         let covariance: Vec<f64> = file.covariance.iter().flatten().copied().collect();
@@ -209,10 +230,12 @@ impl Mode {
             terms: file.terms.clone(),
             victims: places(&file.victims, file.terms.len()),
             aggressors: places(&file.aggressors, file.terms.len() + file.victims.len()),
+            burdens: places(&file.burdens, last),
             coefficients: DVector::from_vec(coefficients),
             covariance: DMatrix::from_row_slice(count, count, &covariance),
             victim_sd: file.victim_sd,
             aggressor_sd: file.aggressor_sd,
+            burden_sd: file.burden_sd,
             residual_sd: file.residual_sd,
             reach: file.reach,
             reach_of_known: file.reach_of_known,

@@ -14,9 +14,10 @@ pub(super) enum Group {
     Terms = 1,
     Victims = 2,
     Aggressors = 3,
+    Burdens = 4,
 }
 
-const GROUPS: usize = 4;
+const GROUPS: usize = 5;
 /// The variance of free coefficients.
 const FREE: f64 = 100.0;
 /// What is assumed of the standard deviation of a group and of residuals before the fit, as much as one coefficient or row says.
@@ -53,7 +54,7 @@ impl Ridge {
             let (mean, covariance) = &solved;
             let weight = |square: f64, variance: f64| (FREEDOM + 1.0) / (FREEDOM + square / variance);
             let mut next = variances;
-            for group in [Group::Terms, Group::Victims, Group::Aggressors] {
+            for group in [Group::Terms, Group::Victims, Group::Aggressors, Group::Burdens] {
                 let (mut count, mut sum) = (1.0, assumed);
                 for column in (0..groups.len()).filter(|column| groups[*column] == group) {
                     let square = mean[column] * mean[column] + covariance[(column, column)];

@@ -141,7 +141,8 @@ fn show_terms(mode: &ModeFit) -> anyhow::Result<()> {
         lines.add_row([name, format!("{:.3}", term.weight.exp()), format!("{:.3}", term.scale)]);
     }
     let effects = mode.victims.iter().map(|of| ("victim", of));
-    for (name, of) in effects.chain(mode.aggressors.iter().map(|of| ("aggressor", of))) {
+    let effects = effects.chain(mode.aggressors.iter().map(|of| ("aggressor", of)));
+    for (name, of) in effects.chain(mode.burdens.iter().map(|of| ("burden", of))) {
         lines.add_row([format!("{name} {}", of.workload), format!("{:.3}", of.effect.exp()), "-".into()]);
     }
     table::print(&lines)
