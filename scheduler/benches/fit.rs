@@ -45,13 +45,14 @@ fn rows() -> Vec<FittedRow> {
         synchronised_ns: None,
         updated_ns: None,
         peak_memory_bytes: None,
+        doubtful: false,
     };
     plans.into_iter().map(row).collect()
 }
 
 /// Rows with the times of the parameters of another fit.
 fn planted_rows() -> Vec<FittedRow> {
-    let options = Options::new(Parts::GPUS, 1);
+    let options = Options::new(Parts::A800, 1);
     let mut rows = rows();
     assert_eq!(rows.len(), 70, "what the bench measures is a refit to 70 rows");
     let rough = |row: &FittedRow| {
@@ -69,7 +70,7 @@ fn planted_rows() -> Vec<FittedRow> {
 
 /// A model of the planted rows, their settings, and one that it has no row of.
 fn planted() -> (FittedModel, Vec<Setting>) {
-    let options = Options::new(Parts::GPUS, 1);
+    let options = Options::new(Parts::A800, 1);
     let rows = planted_rows();
     let mut settings: Vec<Setting> = rows.iter().map(|row| observation(FACTS, row).setting).collect();
     settings.push(Setting { global_batch: 128, ..settings[0] });
@@ -96,7 +97,7 @@ fn planted() -> (FittedModel, Vec<Setting>) {
 }
 
 fn first_fit(criterion: &mut Criterion) {
-    let (rows, options) = (planted_rows(), Options::new(Parts::GPUS, 1));
+    let (rows, options) = (planted_rows(), Options::new(Parts::A800, 1));
     let observations: Vec<Observation> = rows.iter().map(|row| observation(FACTS, row)).collect();
     let mut group = criterion.benchmark_group("fit");
     group.sample_size(10);

@@ -39,7 +39,7 @@ fn candidates() -> Vec<Candidate> {
 }
 
 fn choices(criterion: &mut Criterion) {
-    let fit = Fit::of_priors(FormulaName::Tandem, &Parts::GPUS, &[]);
+    let fit = Fit::of_priors(FormulaName::Tandem, &Parts::A800, &[]);
     let candidates = candidates();
     let design = || Design::new(&fit, candidates.clone());
     assert_eq!(design().described(), 2_000);

@@ -8,12 +8,19 @@ use schema::{calibration::Calibration, device::Device};
 /// algorithm, a little more.
 const MEASURED: f64 = 0.2;
 
-/// The parts of a machine. Bandwidths that were measured take the place of those that are assumed.
+/// Types of devices with the compute, the links and the network of [`Parts::A800`], or nearly.
+const LIKE_A800: [&str; 2] = ["A800-SXM4", "A100-SXM4"];
+
+/// The parts of a machine with devices of a type. Bandwidths that were measured take the place of those that are assumed.
 ///
 /// # Errors
 /// The calibration is of another kind of device.
-pub fn of(is_on_cores: bool, calibration: Option<&Calibration>) -> anyhow::Result<Parts> {
-    let mut parts = if is_on_cores { Parts::CORES } else { Parts::GPUS };
+pub fn of(is_on_cores: bool, device_type: &str, calibration: Option<&Calibration>) -> anyhow::Result<Parts> {
+    let mut parts = match is_on_cores {
+        true => Parts::CORES,
+        false if LIKE_A800.iter().any(|name| device_type.contains(name)) => Parts::A800,
+        false => Parts::GPUS,
+    };
     let Some(calibration) = calibration else { return Ok(parts) };
     let kind = |is_on_cores| if is_on_cores { "cores" } else { "GPUs" };
     let has_cores = !calibration.pool.iter().any(|device| matches!(device, Device::Cuda(_)));
@@ -67,13 +74,14 @@ mod tests {
         let mut other = larger.clone();
         other.bus_bytes_per_s.value = 1_000_000_000;
         calibration.all_reduce.extend([larger, other]);
-        let parts = of(true, Some(&calibration)).unwrap();
+        let parts = of(true, "EPYC", Some(&calibration)).unwrap();
         assert!((parts.intra.mean - 2.0).abs() < 1e-12 && parts.intra.sd == MEASURED, "{:?}", parts.intra);
         // The golden file has a copy of 1 GiB at 55 GB/s.
         assert!((parts.host_link - 55.0).abs() < 1e-9, "{}", parts.host_link);
         assert_eq!(parts.update, Parts::CORES.update);
-        let error = of(false, Some(&calibration)).unwrap_err().to_string();
+        let error = of(false, "Tesla T4", Some(&calibration)).unwrap_err().to_string();
         assert!(error.contains("--machine is of cores, and the rows are of GPUs"), "{error}");
-        assert_eq!(of(false, None).unwrap(), Parts::GPUS);
+        assert_eq!(of(false, "NVIDIA A800-SXM4-80GB", None).unwrap(), Parts::A800);
+        assert_eq!(of(false, "Tesla T4", None).unwrap(), Parts::GPUS);
     }
 }

@@ -200,7 +200,7 @@ mod tests {
     fn planted(seconds_per_sample: f64) -> Vec<MeasuredConfiguration> {
         let facts = Facts { parameters: Some(100_000_000), ..Facts::default() };
         let mut values: Vec<f64> =
-            Fit::of_priors(FormulaName::Tandem, &Parts::GPUS, &[]).priors.iter().map(|it| it.mean).collect();
+            Fit::of_priors(FormulaName::Tandem, &Parts::A800, &[]).priors.iter().map(|it| it.mean).collect();
         values[0] = seconds_per_sample;
         let plans = "dp1 ga2 ga4 gc ga2-gc bf16 gc-bf16 dp2 dp2-ga2 dp2-gc dp2-bf16 dp2-zero1 dp2-zero2 dp4 \
                      dp4-ga2 dp4-gc dp4-bf16 dp4-zero1 dp4-zero2 dp4-zero3";
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn each_order_measures_everything_once_and_errors_fall() {
-        let options = Options::new(Parts::GPUS, 1);
+        let options = Options::new(Parts::A800, 1);
         let (a, b) = (planted(0.01), planted(0.1));
         let whole: f64 = a.iter().chain(&b).map(|row| row.device_s).sum();
         let curve = LearningCurve::new([a, b, planted(1.0)[..3].to_vec()], LAUNCHES, options);

@@ -53,9 +53,26 @@ const fn prior(mean: f64, sd: f64) -> Prior {
 }
 
 impl Parts {
-    /// Servers with eight GPUs that are joined by NVLink. The values are those of fits to published iteration times of A800 GPUs
-    /// (repository AlibabaPAI/reconfigurable-dl-scheduler).
+    /// GPUs of a type, and with links, that no measurement is known of: they may be joined by PCIe or by NVLink.
     pub const GPUS: Parts = Parts {
+        launch: prior(0.015, 1.5),
+        bf16: prior(0.6, 0.5),
+        cast: prior(0.005, 1.0),
+        divided: prior(1.0, 0.5),
+        intra: prior(40.0, 1.2),
+        inter: prior(8.0, 1.0),
+        host_link: 20.0,
+        update: prior(0.07, 0.8),
+        host_update_fixed: prior(0.3, 0.8),
+        host_update: prior(0.63, 0.8),
+        tensor_latency: prior(2e-5, 1.0),
+        stage_latency: prior(0.004, 1.2),
+        sync_latency: prior(1e-4, 1.0),
+    };
+
+    /// Servers with eight A800 that are joined by NVLink. The values are those of fits to published iteration times of A800 GPUs
+    /// (repository AlibabaPAI/reconfigurable-dl-scheduler).
+    pub const A800: Parts = Parts {
         launch: prior(0.045, 0.8),
         bf16: prior(0.6, 0.5),
         cast: prior(0.005, 1.0),

@@ -35,9 +35,10 @@ fn of_one_device() -> FittedModel {
         synchronised_ns: None,
         updated_ns: None,
         peak_memory_bytes: None,
+        doubtful: false,
     };
     let rows = [8, 16, 32, 64].map(row).into();
-    let options = Options::new(Parts::GPUS, 1);
+    let options = Options::new(Parts::A800, 1);
     let workload = fit_workload("job", Facts::default(), rows, 0.3, &options).expect("there are enough rows");
     let source = ModelSource::new(Path::new("rows"), Layout::Run, 4, &[]);
     let file = ModelFile {

@@ -38,9 +38,10 @@ pub(crate) fn model(door: &Door, name: &str, device_type: &str, workloads: &[(&s
             synchronised_ns: None,
             updated_ns: None,
             peak_memory_bytes: None,
+            doubtful: false,
         };
         let rows = [(8, 1), (16, 1), (32, 1), (16, 2)].map(row).into();
-        let options = Options::new(Parts::GPUS, 1);
+        let options = Options::new(Parts::A800, 1);
         fit_workload(workload, Facts::default(), rows, 0.3, &options).expect("there are enough rows")
     };
     let (name_of_rows, blake3) = ("rows".into(), String::new());

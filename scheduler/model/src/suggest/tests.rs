@@ -27,7 +27,7 @@ fn setting(global_batch: u32, plan: &str) -> Setting {
 
 /// A step of b samples on one device takes a + c b seconds. Of both parameters, the logarithm is known to within `sd`.
 fn line(a: f64, c: f64, sd: [f64; 2]) -> Fit {
-    let mut fit = Fit::of_priors(FormulaName::TandemBatches, &Parts::GPUS, &[]);
+    let mut fit = Fit::of_priors(FormulaName::TandemBatches, &Parts::A800, &[]);
     (fit.logarithms[0], fit.logarithms[1]) = (a.ln(), c.ln());
     // Compute does not curve.
     fit.logarithms[2] = -60.0;
@@ -129,7 +129,7 @@ fn plans() -> Vec<Setting> {
 
 #[test]
 fn the_gain_is_the_fall_of_the_variance_by_inverting_matrices() {
-    let fit = Fit::of_priors(FormulaName::Tandem, &Parts::GPUS, &[]);
+    let fit = Fit::of_priors(FormulaName::Tandem, &Parts::A800, &[]);
     let settings = plans();
     let candidates = settings.iter().map(|it| Candidate { setting: *it, device_s: 1.0 }).collect();
     let mut chosen = Design::new(&fit, candidates);
@@ -190,7 +190,7 @@ proptest! {
         costs in prop::collection::vec(0.5..100.0, 80),
         count in 0usize..60,
     ) {
-        let fit = Fit::of_priors(FormulaName::Rubick, &Parts::GPUS, &[]);
+        let fit = Fit::of_priors(FormulaName::Rubick, &Parts::A800, &[]);
         let settings = plans();
         let candidates: Vec<Candidate> = picked
             .iter()

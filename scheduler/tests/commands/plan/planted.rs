@@ -45,7 +45,7 @@ fn values(facts: Facts, options: &Options) -> Vec<f64> {
 
 /// A model of a transformer on GPUs, fitted to every `nth` plan of up to 4 devices, on one node and on two.
 pub(super) fn model(workload: &Workload, global_batch: u32, nth: usize) -> ModelFile {
-    let (facts, options) = (facts(workload), Options::new(Parts::GPUS, 1));
+    let (facts, options) = (facts(workload), Options::new(Parts::A800, 1));
     let values = values(facts, &options);
     let plans = possible(workload, global_batch, 4, DeviceMemory::Own);
     let row = |(plan, nodes): (Plan, Vec<u32>)| {
@@ -68,6 +68,7 @@ pub(super) fn model(workload: &Workload, global_batch: u32, nth: usize) -> Model
             synchronised_ns: None,
             updated_ns: None,
             peak_memory_bytes: Some(peak.round() as u64),
+            doubtful: false,
         })
     };
     let on_nodes = |plan: Plan| {
