@@ -1,4 +1,4 @@
-//! The plans, numbers of devices and micro-batches that the rows of a workload cover.
+//! The plans, numbers of devices and nodes, and micro-batches that the rows of a workload cover.
 
 use std::collections::BTreeMap;
 
@@ -33,6 +33,7 @@ struct Kind {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Ranges {
     devices: (u32, u32),
+    nodes: (u32, u32),
     /// Samples of a micro-batch.
     samples: (f64, f64),
 }
@@ -48,11 +49,13 @@ impl Covered {
     pub(crate) fn by(rows: &[Observation]) -> Covered {
         let mut covered = Covered { rows: BTreeMap::new(), is_published: rows.is_empty() };
         for row in rows.iter().map(|row| row.setting) {
-            let (devices, samples) = (row.placement.devices, row.micro_batch());
-            let first = Ranges { devices: (devices, devices), samples: (samples, samples) };
-            let Ranges { devices: d, samples: s } = covered.rows.entry(Kind::of(row.plan)).or_insert(first);
-            *d = (d.0.min(devices), d.1.max(devices));
-            *s = (s.0.min(samples), s.1.max(samples));
+            let (devices, nodes, samples) = (row.placement.devices, row.placement.nodes, row.micro_batch());
+            let first =
+                Ranges { devices: (devices, devices), nodes: (nodes, nodes), samples: (samples, samples) };
+            let ranges = covered.rows.entry(Kind::of(row.plan)).or_insert(first);
+            ranges.devices = (ranges.devices.0.min(devices), ranges.devices.1.max(devices));
+            ranges.nodes = (ranges.nodes.0.min(nodes), ranges.nodes.1.max(nodes));
+            ranges.samples = (ranges.samples.0.min(samples), ranges.samples.1.max(samples));
         }
         covered
     }
@@ -63,8 +66,10 @@ impl Covered {
         if self.is_published {
             return devices <= PUBLISHED_DEVICES && [0, PUBLISHED_ZERO].contains(&setting.plan.zero);
         }
-        self.rows.get(&Kind::of(setting.plan)).is_some_and(|Ranges { devices: d, samples: s }| {
-            (d.0..=d.1).contains(&devices) && (s.0..=s.1).contains(&setting.micro_batch())
+        self.rows.get(&Kind::of(setting.plan)).is_some_and(|ranges| {
+            (ranges.devices.0..=ranges.devices.1).contains(&devices)
+                && (ranges.nodes.0..=ranges.nodes.1).contains(&setting.placement.nodes)
+                && (ranges.samples.0..=ranges.samples.1).contains(&setting.micro_batch())
         })
     }
 }

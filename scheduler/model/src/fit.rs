@@ -5,16 +5,19 @@ use schema::fitted::FormulaName;
 
 use crate::{
     Observation, Setting,
+    choice::described,
     formula::{self, MOST_PARAMETERS, Parameters},
+    hull::Hull,
     least_squares::{Problem, weight},
     priors::{Parts, Prior},
 };
 
 /// The least scale of residuals of logarithms: the spread of repeated measurements on a quiet machine.
-const LEAST_SCALE: f64 = 0.03;
+pub(crate) const LEAST_SCALE: f64 = 0.03;
 
 /// Number of starting points: the priors, and draws from them.
 const STARTS: usize = 12;
+const FEW_STARTS: usize = 3;
 
 /// A standard deviation above this share of that of the prior means that the rows say nothing of a parameter.
 const UNIDENTIFIED: f64 = 0.9;
@@ -52,10 +55,18 @@ pub struct Fit {
     pub reach: f64,
     /// Number of rows.
     pub rows: usize,
+    /// Where these rows lie.
+    pub(crate) hull: Hull,
 }
 
 /// Half of a 95 % interval over the standard deviation, for Student's t with four degrees of freedom.
 const REACH: f64 = 2.776;
+
+/// The same for the normal distribution.
+const NORMAL: f64 = 1.96;
+
+/// The factor above which the end of an interval is far from the prediction.
+const WIDE: f64 = 1.5;
 
 /// Why a formula cannot be fitted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -76,18 +87,23 @@ pub(crate) const FEWEST: usize = 3;
 /// # Errors
 /// Fails if a time is not a positive number, and if there are fewer than three different configurations.
 pub fn fit(formula: FormulaName, observations: &[Observation], options: &Options) -> Result<Fit, FitError> {
-    for (row, observation) in observations.iter().enumerate() {
-        if !(observation.step_s > 0.0 && observation.step_s.is_finite()) {
-            return Err(FitError::Time { row, value: observation.step_s.to_string() });
-        }
-    }
-    let described: Vec<Observation> =
-        observations.iter().filter(|row| formula::applies(formula, &row.setting).is_ok()).copied().collect();
+    check_times(observations)?;
+    let described = described(formula, observations);
     let found = configurations(&described);
     if found < FEWEST {
         return Err(FitError::TooFew { found, needed: FEWEST });
     }
     Ok(fit_described(formula, &described, options))
+}
+
+/// # Errors
+/// A time is not a finite number above 0.
+pub(crate) fn check_times(observations: &[Observation]) -> Result<(), FitError> {
+    let is_time = |row: &Observation| row.step_s > 0.0 && row.step_s.is_finite();
+    match observations.iter().position(|row| !is_time(row)) {
+        Some(row) => Err(FitError::Time { row, value: observations[row].step_s.to_string() }),
+        None => Ok(()),
+    }
 }
 
 /// Number of different configurations.
@@ -100,6 +116,15 @@ pub(crate) fn configurations(observations: &[Observation]) -> usize {
 
 /// A fit to observations all of which the formula describes.
 pub(crate) fn fit_described(formula: FormulaName, observations: &[Observation], options: &Options) -> Fit {
+    fit_from(STARTS, formula, observations, options)
+}
+
+/// The same fit from fewer starting points, where many fits to nearly the same rows are made.
+pub(crate) fn fit_quickly(formula: FormulaName, observations: &[Observation], options: &Options) -> Fit {
+    fit_from(FEW_STARTS, formula, observations, options)
+}
+
+fn fit_from(starts: usize, formula: FormulaName, observations: &[Observation], options: &Options) -> Fit {
     let mut priors = formula::priors(formula, &options.parts, observations);
     for prior in &mut priors {
         prior.sd *= options.doubt;
@@ -107,7 +132,7 @@ pub(crate) fn fit_described(formula: FormulaName, observations: &[Observation], 
     let mut random = fastrand::Rng::with_seed(options.seed);
     let centre = logarithms_of(&priors);
     let mut best = (centre, f64::INFINITY);
-    for start in 0..STARTS {
+    for start in 0..starts {
         let mut logarithms = centre;
         if start > 0 {
             for (index, prior) in priors.iter().enumerate() {
@@ -131,7 +156,8 @@ impl Fit {
             covariance[(index, index)] = prior.sd * prior.sd;
         }
         let logarithms = logarithms_of(&priors);
-        Fit { formula, priors, logarithms, covariance, scale: LEAST_SCALE, reach: REACH, rows: 0 }
+        let (scale, reach, hull) = (LEAST_SCALE, REACH, Hull::default());
+        Fit { formula, priors, logarithms, covariance, scale, reach, rows: 0, hull }
     }
 
     /// The fit with other observations, from the parameters of this one. The priors stay.
@@ -165,22 +191,40 @@ impl Fit {
         Some((step_s, interval_s))
     }
 
-    /// The prediction, and whether it depends on a parameter of which the rows say little.
+    /// The prediction, and whether it is extrapolated.
     pub(crate) fn answer(&self, setting: &Setting) -> Option<(f64, (f64, f64), bool)> {
         formula::applies(self.formula, setting).ok()?;
         let (log, derivatives) = formula::log_step(self.formula, &self.logarithms, setting).total;
-        let half = self.reach * self.variance(&derivatives).sqrt();
-        Some((log.exp(), ((log - half).exp(), (log + half).exp()), self.leans_on_priors(&derivatives)))
+        let half = self.reach * self.deviation_at(setting, &derivatives);
+        let is_extrapolated = !self.hull.contains(setting) || self.leans_on_priors(&derivatives);
+        Some((log.exp(), ((log - half).exp(), (log + half).exp()), is_extrapolated))
     }
 
-    /// Whether the prediction depends on a parameter of which the rows say little, by more than the residuals do.
+    /// Whether the setting lies outside of the rows, or its interval would be wide if not for what was assumed of a parameter.
     pub fn is_extrapolated(&self, setting: &Setting) -> bool {
         self.answer(setting).is_some_and(|(.., is_extrapolated)| is_extrapolated)
     }
 
+    /// Whether the interval would end further than a factor of [`WIDE`] away if nothing had been assumed of a parameter that matters.
+    /// Without its prior, which has the precision `1 / sd^2`, the variance of `d'x` grows by `(d'C)_j^2 / (sd^2 - C_jj)` (Sherman and
+    /// Morrison, 1950).
     fn leans_on_priors(&self, derivatives: &Parameters) -> bool {
-        let is_large = |index: &usize| (derivatives[*index] * self.deviation(*index)).abs() > self.scale;
-        (0..self.priors.len()).filter(is_large).any(|index| !self.is_identified(index))
+        let projected = self.covariance * derivatives;
+        let variance = derivatives.dot(&projected).max(0.0);
+        let without_prior = |parameter: usize| {
+            let before = self.priors[parameter].sd.powi(2);
+            let gained = (before - self.covariance[(parameter, parameter)]).max(1e-9 * before);
+            variance + projected[parameter].powi(2) / gained
+        };
+        let matters =
+            |parameter: &usize| (derivatives[*parameter] * self.deviation(*parameter)).abs() > LEAST_SCALE;
+        let is_wide = |parameter: usize| NORMAL * without_prior(parameter).sqrt() > WIDE.ln();
+        (0..self.priors.len()).filter(matters).any(is_wide)
+    }
+
+    /// Standard deviation of the logarithm of a measurement of a setting, at which the time has these derivatives.
+    pub(crate) fn deviation_at(&self, setting: &Setting, derivatives: &Parameters) -> f64 {
+        (self.variance(derivatives) + self.hull.variance(setting)).sqrt()
     }
 
     /// Variance of the logarithm of a measurement that has these derivatives.
@@ -221,7 +265,8 @@ fn finish(formula: FormulaName, observations: &[Observation], priors: Vec<Prior>
         logarithms = Problem::new(formula, observations, &priors, scale, logarithms).solve().0;
     }
     let covariance = covariance(formula, observations, &priors, scale, &logarithms);
-    Fit { formula, priors, logarithms, covariance, scale, reach: REACH, rows: observations.len() }
+    let (rows, hull) = (observations.len(), Hull::of(observations));
+    Fit { formula, priors, logarithms, covariance, scale, reach: REACH, rows, hull }
 }
 
 /// The scale of residuals: 1.48 times the median of their sizes, which is the standard deviation of normal ones.

@@ -9,10 +9,12 @@ use schema::fitted::{
 
 use crate::{
     Fit, FitError, Observation, Options, Placement, Prediction, Prior, Question, Setting, Throughput,
+    choice::{self, described},
     covered::Covered,
-    fit::{FEWEST, fit},
+    doubts,
     formula::{self, Parameters},
-    held_out::{self, LeftOut},
+    held_out,
+    hull::Hull,
     interference::{Interference, PredictedSlowdown},
     observed::{Logarithms, Observed},
 };
@@ -35,6 +37,8 @@ pub struct FittedModel {
 struct Workload {
     facts: Facts,
     rows: Vec<Observation>,
+    /// Rows that the others contradict, which nothing is fitted to.
+    doubtful: Vec<Observation>,
     /// What was observed since, one for each configuration.
     observed: Vec<Observed>,
     fits: Vec<Fit>,
@@ -63,6 +67,8 @@ pub struct OtherParameters {
 pub enum Basis {
     /// The configuration was measured.
     Measured,
+    /// The configuration was measured, and all other rows contradict it: the time is that of a formula.
+    Doubtful(FormulaName),
     Formula {
         formula: FormulaName,
         /// Whether it depends on a parameter of which the rows say little.
@@ -77,6 +83,7 @@ impl Basis {
     pub fn in_rows(self) -> (BasisWord, Option<FormulaName>) {
         match self {
             Basis::Measured => (BasisWord::Measured, None),
+            Basis::Doubtful(formula) => (BasisWord::Doubtful, Some(formula)),
             Basis::Formula { formula, is_extrapolated: false } => (BasisWord::Formula, Some(formula)),
             Basis::Formula { formula, is_extrapolated: true } => (BasisWord::Extrapolated, Some(formula)),
             Basis::Published(formula) => (BasisWord::Published, Some(formula)),
@@ -93,13 +100,19 @@ impl FittedModel {
         let workload = |fitted: &FittedWorkload| {
             let rows: Vec<Observation> =
                 fitted.rows.iter().map(|row| observation(fitted.facts, row)).collect();
-            let mut fits = fitted.fits.iter().map(from_file).collect::<Result<Vec<Fit>, _>>()?;
+            let (doubtful, rows): (Vec<_>, Vec<_>) =
+                rows.into_iter().zip(&fitted.rows).partition(|(_, row)| row.doubtful);
+            let [doubtful, rows] = [doubtful, rows]
+                .map(|rows| rows.into_iter().map(|(row, _)| row).collect::<Vec<Observation>>());
+            let fits = fitted.fits.iter().map(|fit| from_file(fit, &rows));
+            let mut fits = fits.collect::<Result<Vec<Fit>, _>>()?;
             // What the formula that describes the most rows refuses, others do not know either.
             let most = fits.iter().map(|fit| fit.rows).max();
             let widest = fits.iter().rposition(|fit| Some(fit.rows) == most);
             fits.truncate(widest.map_or(0, |widest| widest + 1));
             let covered = file.within_rows.then(|| Covered::by(&rows));
-            let workload = Workload { facts: fitted.facts, rows, observed: Vec::new(), fits, covered };
+            let workload =
+                Workload { facts: fitted.facts, rows, doubtful, observed: Vec::new(), fits, covered };
             Ok((fitted.workload.clone(), workload))
         };
         Ok(FittedModel {
@@ -149,7 +162,9 @@ impl FittedModel {
     pub fn answer(&self, workload: &str, setting: &Setting) -> Option<Answer> {
         let of = self.workloads.get(workload)?;
         let by_formulas = || of.fits.iter().find_map(|fit| by_formula(fit, setting));
-        of.measured(setting).or_else(|| self.covers(workload, setting).then(by_formulas).flatten())
+        let otherwise = || of.doubted(setting, by_formulas()?);
+        let measured = of.measured(setting).or_else(otherwise);
+        measured.or_else(|| self.covers(workload, setting).then(by_formulas).flatten())
     }
 
     /// Whether formulas may answer for a setting: false if the model stays within its rows, and these do not cover the setting.
@@ -215,12 +230,18 @@ impl Workload {
     }
 
     fn rows_of(&self, setting: &Setting) -> Logarithms {
-        // Rows without a number of cores are of any, for plans to which cores do not matter.
-        let without_cores = Setting { cpus: None, ..*setting };
-        let is_of = |row: &&Observation| {
-            row.setting == *setting || (!setting.plan.offload && row.setting == without_cores)
-        };
-        Logarithms::of(self.rows.iter().filter(is_of).map(|row| row.step_s))
+        let own = self.rows.iter().filter(|row| is_row_of(row, setting));
+        Logarithms::of(own.map(|row| row.step_s))
+    }
+
+    /// The answer for a configuration whose rows are doubtful: that of a formula, with an interval that contains the rows, too.
+    fn doubted(&self, setting: &Setting, by_formula: Answer) -> Option<Answer> {
+        let Basis::Formula { formula, .. } = by_formula.basis else { return None };
+        let own = self.doubtful.iter().filter(|row| is_row_of(row, setting));
+        let times: Vec<f64> = own.map(|row| row.step_s).collect();
+        let (lo, hi) = by_formula.interval_s;
+        let interval_s = (times.iter().copied().fold(lo, f64::min), times.iter().copied().fold(hi, f64::max));
+        (!times.is_empty()).then_some(Answer { interval_s, basis: Basis::Doubtful(formula), ..by_formula })
     }
 
     /// The number of cores with which a configuration was measured, or else most of them: that of the first row.
@@ -241,6 +262,11 @@ impl Workload {
     }
 }
 
+/// Whether a row is of a configuration. A row without a number of cores is of any number, for plans to which cores do not matter.
+fn is_row_of(row: &Observation, setting: &Setting) -> bool {
+    row.setting == *setting || (!setting.plan.offload && row.setting == Setting { cpus: None, ..*setting })
+}
+
 /// The factor between the ends of an interval from which on a formula gives no answer: a step of a microsecond and one of a second
 /// would both be in it.
 pub const WIDEST_INTERVAL: f64 = 1e6;
@@ -255,10 +281,6 @@ fn by_formula(fit: &Fit, setting: &Setting) -> Option<Answer> {
         _ => Basis::Formula { formula: fit.formula, is_extrapolated },
     };
     Some(Answer { step_s, interval_s, basis })
-}
-
-fn described(formula: FormulaName, rows: &[Observation]) -> Vec<Observation> {
-    rows.iter().filter(|row| formula::applies(formula, &row.setting).is_ok()).copied().collect()
 }
 
 impl Throughput for FittedModel {
@@ -298,38 +320,30 @@ pub fn observation(facts: Facts, row: &FittedRow) -> Observation {
 }
 
 /// Fits every formula that describes enough of the rows of a workload. `held_out` is the share of the configurations that the
-/// published errors are on.
+/// published errors are on. Rows that the others contradict are marked, and are not fitted to.
 ///
 /// # Errors
 /// Fails if no formula describes enough different configurations.
 pub fn fit_workload(
     workload: &str,
     facts: Facts,
-    rows: Vec<FittedRow>,
+    mut rows: Vec<FittedRow>,
     held_out: f64,
     options: &Options,
 ) -> Result<FittedWorkload, FitError> {
     let observations: Vec<Observation> = rows.iter().map(|row| observation(facts, row)).collect();
-    let mut fits = Vec::new();
-    let mut most = (0, FEWEST);
-    for &formula in FormulaName::ALL {
-        match fit(formula, &observations, options) {
-            Ok(mut fit) => {
-                let left_out = held_out::leave_one_out(&mut fit, &observations);
-                fits.push((fit, left_out));
-            }
-            Err(error @ FitError::Time { .. }) => return Err(error),
-            Err(FitError::TooFew { found, needed }) => most = most.max((found, needed)),
-        }
+    let widest = choice::widest(&observations)?;
+    let doubtful = doubts::doubtful(widest, &described(widest, &observations), options);
+    for (row, observation) in rows.iter_mut().zip(&observations) {
+        row.doubtful = doubtful.contains(&observation.setting);
     }
-    let Some(widest) = fits.iter().map(|(_, left_out)| left_out.clone()).max_by_key(Vec::len) else {
-        return Err(FitError::TooFew { found: most.0, needed: most.1 });
-    };
-    fits.sort_by(|(_, a), (_, b)| over_widest(a, &widest).total_cmp(&over_widest(b, &widest)));
-    let fits = fits.into_iter().map(|(fit, left_out)| {
-        let held_out = held_out::held_out(fit.formula, &observations, held_out, options);
+    let believed: Vec<Observation> =
+        observations.into_iter().filter(|row| !doubtful.contains(&row.setting)).collect();
+    let of_choice = choice::held_out(&believed, held_out, options).unwrap_or_default();
+    let fits = choice::in_order(&believed, options)?.into_iter().map(|(fit, left_out)| {
+        let held_out = held_out::held_out(fit.formula, &believed, held_out, options);
         FormulaFit {
-            leave_one_out: held_out::errors(&left_out),
+            leave_one_out: held_out::errors_singly(&left_out),
             held_out: held_out::errors(&held_out.unwrap_or_default()),
             ..to_file(&fit)
         }
@@ -340,21 +354,9 @@ pub fn fit_workload(
         rows,
         launches_differ: None,
         fits: fits.collect(),
+        held_out: held_out::errors(&of_choice),
         memory: None,
     })
-}
-
-/// The mean error of a formula over that of the formula that describes the most rows, on the rows that both describe. Errors on different
-/// rows cannot be compared: a formula may describe only the easy ones.
-fn over_widest(own: &[LeftOut], widest: &[LeftOut]) -> f64 {
-    let common =
-        |row: &LeftOut| widest.iter().find(|other| other.setting == row.setting).map(|other| (*row, *other));
-    let (mut errors, mut of_widest) = (0.0, 0.0);
-    for (row, other) in own.iter().filter_map(common) {
-        errors += row.error_percent();
-        of_widest += other.error_percent();
-    }
-    if errors > 0.0 { errors / of_widest } else { f64::INFINITY }
 }
 
 /// A fit as a file has it, without its errors.
@@ -392,7 +394,8 @@ pub(crate) fn to_file(fit: &Fit) -> FormulaFit {
     }
 }
 
-fn from_file(file: &FormulaFit) -> Result<Fit, OtherParameters> {
+/// A fit of a file, with the rows that were fitted to.
+fn from_file(file: &FormulaFit, rows: &[Observation]) -> Result<Fit, OtherParameters> {
     let names = file.parameters.iter().map(|parameter| parameter.name.as_str());
     if !names.eq(formula::parameters(file.formula).iter().map(|parameter| parameter.name)) {
         return Err(OtherParameters { formula: file.formula });
@@ -414,5 +417,6 @@ fn from_file(file: &FormulaFit) -> Result<Fit, OtherParameters> {
         scale: file.scale,
         reach: file.reach,
         rows: file.rows as usize,
+        hull: Hull::of(&described(file.formula, rows)),
     })
 }

@@ -3,8 +3,10 @@
 
 mod belief_error;
 mod chance;
+pub mod choice;
 mod cost;
 mod covered;
+mod doubts;
 mod drawn;
 pub mod duration;
 mod fit;
@@ -12,6 +14,7 @@ mod fitted;
 pub mod formula;
 pub mod held_out;
 mod host_drift;
+mod hull;
 mod in_turns;
 pub mod interference;
 mod known_or_fitted;

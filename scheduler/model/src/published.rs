@@ -10,6 +10,7 @@ use crate::{
     fit::Covariance,
     fitted::{observation, to_file},
     formula::{self, Parameters},
+    hull::Hull,
 };
 
 /// Scale of the logarithms of times about these formulas: their published errors are 2 to 7 % in the mean.
@@ -67,6 +68,7 @@ pub fn published(
         rows: Vec::new(),
         launches_differ: None,
         fits,
+        held_out: Vec::new(),
         memory: None,
     }
 }
@@ -84,5 +86,6 @@ fn given(formula: FormulaName, values: &[f64]) -> FormulaFit {
         scale: SCALE,
         reach: REACH,
         rows: 0,
+        hull: Hull::default(),
     })
 }

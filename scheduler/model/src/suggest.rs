@@ -20,6 +20,7 @@ use crate::{
     Fit, Setting,
     fit::Covariance,
     formula::{self, Parameters},
+    hull::Hull,
 };
 
 /// A configuration that could be measured.
@@ -48,6 +49,8 @@ pub struct Design<'a> {
     predicted: Vec<Option<(f64, Parameters)>>,
     is_open: Vec<bool>,
     covariance: Covariance,
+    /// Where the rows lie, with those of the candidates that are chosen.
+    hull: Hull,
     /// Sum of the products of the derivatives of all candidates.
     spread: Covariance,
 }
@@ -69,7 +72,8 @@ impl<'a> Design<'a> {
         for (_, derivatives) in predicted.iter().flatten() {
             spread += derivatives * derivatives.transpose();
         }
-        Design { fit, candidates, predicted, is_open, covariance: fit.covariance, spread }
+        let (covariance, hull) = (fit.covariance, fit.hull.clone());
+        Design { fit, candidates, predicted, is_open, covariance, hull, spread }
     }
 
     /// The number of candidates that the formula describes.
@@ -104,6 +108,7 @@ impl<'a> Design<'a> {
         let shared = self.covariance * derivatives;
         let scale = self.fit.scale;
         self.covariance -= shared * shared.transpose() / (scale * scale + derivatives.dot(&shared).max(0.0));
+        self.hull.add(&self.candidates[candidate].setting);
         for (other, is_open) in self.candidates.iter().zip(&mut self.is_open) {
             *is_open &= other.setting != self.candidates[candidate].setting;
         }
@@ -118,22 +123,19 @@ impl<'a> Design<'a> {
     /// and after all of it is.
     pub fn half_widths_percent(&self, candidate: usize) -> Option<(f64, f64)> {
         let (_, derivatives) = self.predicted[candidate].as_ref()?;
-        Some((
-            self.half_width_percent(&self.fit.covariance, derivatives),
-            self.half_width_percent(&self.covariance, derivatives),
-        ))
+        let Fit { scale, reach, .. } = self.fit;
+        let percent = |covariance: &Covariance, hull: &Hull| {
+            let of_parameters = derivatives.dot(&(covariance * derivatives)).max(0.0);
+            let variance = of_parameters + scale * scale + hull.variance(&self.candidates[candidate].setting);
+            100.0 * (reach * variance.sqrt()).sinh()
+        };
+        Some((percent(&self.fit.covariance, &self.fit.hull), percent(&self.covariance, &self.hull)))
     }
 
     /// The sums of these half widths over all candidates that the formula describes.
     pub fn sums_of_half_widths_percent(&self) -> (f64, f64) {
         let of = |index| self.half_widths_percent(index);
         (0..self.candidates.len()).filter_map(of).fold((0.0, 0.0), |(a, b), (x, y)| (a + x, b + y))
-    }
-
-    fn half_width_percent(&self, covariance: &Covariance, derivatives: &Parameters) -> f64 {
-        let Fit { scale, reach, .. } = self.fit;
-        let variance = derivatives.dot(&(covariance * derivatives)).max(0.0) + scale * scale;
-        100.0 * (reach * variance.sqrt()).sinh()
     }
 }
 

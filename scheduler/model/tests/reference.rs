@@ -5,12 +5,12 @@
 use std::{collections::BTreeSet, path::Path};
 
 use model::{
-    Fit, Observation, Options, Parts, Placement, Setting, fit, formula,
+    Basis, Fit, FittedModel, Observation, Options, Parts, Placement, Setting, fit, fit_workload, formula,
     held_out::{self, LeftOut},
     observation, suggest,
 };
 use schema::{
-    fitted::{Facts, FittedRow, FormulaName},
+    fitted::{Facts, FittedRow, FormulaName, ModelFile},
     import::{Source, times},
     plan::Plan,
 };
@@ -27,11 +27,15 @@ fn text(name: &str) -> Option<String> {
 /// A published row under the name that its authors give it, as `zero-dp@44`.
 type Named = (String, Observation);
 
-/// The iteration times of a model on A800 GPUs.
-fn a800(name: &str, facts: Facts, global_batch: u32) -> Option<Vec<Named>> {
+fn a800_rows(name: &str, global_batch: u32) -> Option<Vec<FittedRow>> {
     let text = text(&format!("rubick-a800/iterations/{name}.csv"))?;
     let source = Source { file: Path::new(name), text: text.as_bytes() };
-    let rows = times::rubick(source, global_batch).expect("a table of Rubick").rows;
+    Some(times::rubick(source, global_batch).expect("a table of Rubick").rows)
+}
+
+/// The iteration times of a model on A800 GPUs.
+fn a800(name: &str, facts: Facts, global_batch: u32) -> Option<Vec<Named>> {
+    let rows = a800_rows(name, global_batch)?;
     let named = |row: &FittedRow| (name_of(row), observation(facts, row));
     Some(rows.iter().map(named).collect())
 }
@@ -69,7 +73,7 @@ fn left_out(
     let found: BTreeSet<&str> = own.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(found, of_fit.iter().copied().collect(), "the rows to fit to");
     let own: Vec<Observation> = own.iter().map(|(_, row)| *row).collect();
-    let fitted = fit(formula, &own, &Options::new(Parts::GPUS, 1)).expect("it has rows");
+    let fitted = fit(formula, &own, &Options::new(Parts::A800, 1)).expect("it has rows");
     let others = others.into_iter().map(|(_, row)| *row).filter(|row| is_of_test(&row.setting));
     held_out::predict(&fitted, &others.collect::<Vec<_>>())
 }
@@ -132,7 +136,7 @@ fn six_designed_rows_predict_the_other_3d_plans() {
         };
         // The prior of compute is 0.6 of the time of a sample on a device.
         let guess = Observation::new(one, operations / 1e14 / 0.6);
-        let known = Fit::of_priors(FormulaName::Tandem, &Parts::GPUS, &[guess]);
+        let known = Fit::of_priors(FormulaName::Tandem, &Parts::A800, &[guess]);
         let settings: Vec<Setting> = rows.iter().map(|(_, row)| row.setting).collect();
         let chosen = suggest::design(&known, &settings, 6);
         let names: Vec<&str> = chosen.iter().map(|index| rows[*index].0.as_str()).collect();
@@ -157,11 +161,15 @@ fn rubick_predicts_from_the_rows_of_its_authors() {
     }
 }
 
-/// Step times on T4 GPUs by placement and batch.
-fn t4(name: &str) -> Option<Vec<Observation>> {
+fn t4_rows(name: &str) -> Option<Vec<FittedRow>> {
     let text = text(&format!("pollux-t4/{name}.csv"))?;
     let source = Source { file: Path::new(name), text: text.as_bytes() };
-    let rows = times::pollux(source).expect("a table of Pollux").rows;
+    Some(times::pollux(source).expect("a table of Pollux").rows)
+}
+
+/// Step times on T4 GPUs by placement and batch.
+fn t4(name: &str) -> Option<Vec<Observation>> {
+    let rows = t4_rows(name)?;
     Some(rows.iter().map(|row| observation(Facts::default(), row)).collect())
 }
 
@@ -169,15 +177,16 @@ fn t4(name: &str) -> Option<Vec<Observation>> {
 fn half_of_the_batches_and_placements_predict_the_others() {
     for (name, most_mean) in [("cifar10", 5.8), ("bert", 4.0), ("deepspeech2", 4.8)] {
         let Some(rows) = t4(name) else { return };
-        let options = Options::new(Parts::GPUS, 1);
+        let options = Options::new(Parts::A800, 1);
         let of = |formula| held_out::held_out(formula, &rows, 0.5, &options).expect("there are enough");
         let left_out = of(FormulaName::TandemBatches);
         let (mean, most) = mean_and_most(&left_out);
         let errors = &held_out::errors(&left_out)[0];
-        println!("{name}: {mean:.2} %, at most {most:.1} %, covered {:.1} %", errors.covered_percent);
+        let covered = errors.covered_percent.expect("their intervals are of other rows");
+        println!("{name}: {mean:.2} %, at most {most:.1} %, covered {covered:.1} %");
         assert!(mean < most_mean, "{name}: {mean}");
         assert!((errors.mean_percent / mean - 1.0).abs() < 1e-9);
-        assert!((90.0..=99.0).contains(&errors.covered_percent), "{name}: {}", errors.covered_percent);
+        assert!((90.0..=99.0).contains(&covered), "{name}: {covered}");
         let (of_pollux, _) = mean_and_most(&of(FormulaName::Pollux));
         println!("{name}, Pollux's formula: {of_pollux:.2} %");
         assert!((mean..8.0).contains(&of_pollux), "{name}: {of_pollux}");
@@ -269,11 +278,50 @@ fn ten_rows_predict_the_other_batches_and_placements() {
             of.sort_by_key(|row| row.setting.global_batch);
             own.push(of[((of.len() - 1) as f64 * quantile).round() as usize]);
         }
-        let fitted = fit(FormulaName::TandemBatches, &own, &Options::new(Parts::GPUS, 1)).expect("ten rows");
+        let fitted = fit(FormulaName::TandemBatches, &own, &Options::new(Parts::A800, 1)).expect("ten rows");
         let others: Vec<Observation> =
             rows.iter().filter(|row| own.iter().all(|own| own.setting != row.setting)).copied().collect();
         let (mean, most) = mean_and_most(&held_out::predict(&fitted, &others));
         println!("{name}, from 10 rows: {mean:.2} %, at most {most:.1} %");
         assert!(mean < most_mean, "{name}: {mean}");
+    }
+}
+
+/// Rows of one and two nodes predict those of more.
+#[test]
+fn intervals_of_rows_on_more_nodes_than_were_measured_cover_them() {
+    let tables = [
+        ("bert", BERT, a800_rows("bert", 32)),
+        ("t5", T5, a800_rows("t5", 16)),
+        ("bert on T4", Facts::default(), t4_rows("bert")),
+    ];
+    for (name, facts, rows) in tables {
+        let Some(rows) = rows else { return };
+        let is_3d = |row: &FittedRow| row.plan.tp > 1 || row.plan.pp > 1;
+        let (own, others): (Vec<FittedRow>, Vec<FittedRow>) =
+            rows.into_iter().filter(|row| !is_3d(row)).partition(|row| row.placement.len() <= 2);
+        let fitted = fit_workload(name, facts, own, 0.5, &Options::new(Parts::A800, 1)).expect("it has rows");
+        let file = ModelFile {
+            format: ModelFile::FORMAT,
+            version: String::new(),
+            seed: 1,
+            device_type: "GPU".into(),
+            is_on_cores: false,
+            within_rows: false,
+            sources: Vec::new(),
+            workloads: vec![fitted],
+            unfit: Vec::new(),
+            interference: None,
+        };
+        let model = FittedModel::new(&file).expect("of this version");
+        let mut covered = 0;
+        for row in &others {
+            let row = observation(facts, row);
+            let answer = model.answer(name, &row.setting).expect("it is described");
+            assert!(matches!(answer.basis, Basis::Formula { is_extrapolated: true, .. }), "{answer:?}");
+            covered += usize::from((answer.interval_s.0..=answer.interval_s.1).contains(&row.step_s));
+        }
+        println!("{name}: {covered} of {} rows of three and more nodes are covered", others.len());
+        assert!(covered as f64 >= 0.85 * others.len() as f64, "{name}: {covered} of {}", others.len());
     }
 }

@@ -168,7 +168,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         catalog: &catalog,
     })?;
     let calibration = args.machine.as_deref().map(Calibration::read).transpose()?;
-    let options = Options::new(parts::of(measured.is_on_cores, calibration.as_ref())?, args.seed);
+    let options = Options::new(
+        parts::of(measured.is_on_cores, &measured.device_type, calibration.as_ref())?,
+        args.seed,
+    );
     for (why, rows) in &measured.left_out {
         output::note(format_args!("fit: {rows} rows are left out: {why}"));
     }
@@ -213,6 +216,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             together.device_type
         );
         file.interference = Some(interference::fit(together, &catalog));
+    }
+    for doubtful in show::doubtful(&file)? {
+        output::note(format_args!("fit: {doubtful}"));
     }
     let out = args.out.as_deref().context("--out names the file to write")?;
     file.write(out)?;

@@ -87,6 +87,7 @@ fn row(launch: &ExportRow) -> Result<Row, &'static str> {
             synchronised_ns: None,
             updated_ns: None,
             peak_memory_bytes: launch.peak_memory_bytes,
+            doubtful: false,
         },
         launches: vec![step_ns],
         device_s: None,

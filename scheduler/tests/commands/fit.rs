@@ -355,8 +355,8 @@ fn the_table_has_a_line_for_each_workload_and_verbose_the_rest() {
         let assumed = first.parameters.iter().filter(|of| of.origin == Origin::Assumed).count();
         let percents = [
             first.leave_one_out[0].mean_percent,
-            first.leave_one_out[0].covered_percent,
-            first.held_out[0].mean_percent,
+            workload.held_out[0].mean_percent,
+            workload.held_out[0].covered_percent.unwrap(),
             workload.launches_differ.unwrap().mean_percent,
             workload.memory.as_ref().unwrap().leave_one_out[0].mean_percent,
         ]

@@ -22,6 +22,7 @@ mod plan;
 mod predict;
 mod received;
 mod reconfigure;
+mod robust;
 mod run;
 mod searches;
 mod sim;

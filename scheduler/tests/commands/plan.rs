@@ -276,12 +276,13 @@ fn memory_is_predicted_of_plans_and_numbers_of_ranks_that_were_left_out() {
             rows: of.rows,
             launches_differ: None,
             fits: Vec::new(),
+            held_out: Vec::new(),
             memory: None,
         };
         fitted.memory = rank_memory::fit(workload, &fitted, DeviceMemory::Host);
         let errors = &fitted.memory.as_ref().expect("peaks were measured").leave_one_out[0];
         assert!(errors.rows >= 68 && errors.p95_percent <= 15.0, "{}: {errors:?}", of.workload);
-        assert!((90.0..=99.0).contains(&errors.covered_percent), "{}: {errors:?}", of.workload);
+        assert!(errors.covered_percent.is_none(), "{}: {errors:?}", of.workload);
         means.push(errors.mean_percent);
         let memory = RankMemory::new(workload, &fitted, DeviceMemory::Host);
         for row in four.iter().filter(|four| four.workload == of.workload).flat_map(|four| &four.rows) {
@@ -531,7 +532,8 @@ fn a_plan_needs_less_memory_than_those_that_did_not_fit() {
     assert!(needs(&before) >= least && needs(&chosen) < least, "{before} and {chosen}");
     assert_eq!(best(" --memory 80GiB").plan, Some(chosen));
     // Devices with more memory are not those on which it failed.
-    assert_eq!(best(" --memory 141GiB").step_ns, without.step_ns);
+    let roomy = best(" --memory 141GiB").plan.unwrap();
+    assert!(needs(&roomy) >= least, "{roomy}");
     // The devices are of another type, so that it is not known how much did not fit.
     fit("ga,4,0\nzero-dp,4,0\ngc,4,0\n", " --device-type GPU");
     assert_eq!(ModelFile::read(&door.path("m.json")).unwrap().unfit[0].memory_bytes, None);
@@ -622,6 +624,7 @@ fn all_published_plans_that_ran_fit() {
             rows: of_table.rows,
             launches_differ: None,
             fits: Vec::new(),
+            held_out: Vec::new(),
             memory: None,
         };
         let file = ModelFile { sources: measured.sources, unfit: measured.unfit, ..MODEL.clone() };

@@ -85,7 +85,7 @@ fn what_cannot_be_predicted_is_told() {
         (
             2,
             "--model other.json bert-base-squad --devices 1",
-            "other.json: the parameters of formula 'pollux' are those of another version; fit again",
+            "other.json: the parameters of formula 'tandem-batches' are those of another version; fit again",
         ),
         (2, "--model none.json bert-base-squad --devices 1", "none.json: No such file"),
         (
@@ -102,7 +102,7 @@ fn what_cannot_be_predicted_is_told() {
         (
             4,
             "--model MODEL.json bert-base-squad@b8@dp2-zero1 --devices 2",
-            "no formula of the model describes it (pollux: ",
+            "no formula of the model describes it (tandem-batches: ",
         ),
         (
             2,

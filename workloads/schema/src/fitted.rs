@@ -64,6 +64,8 @@ words! {
     BasisWord {
         /// The configuration was measured.
         Measured = "measured",
+        /// The configuration was measured, and the other rows contradict what was measured. The time is that of a formula.
+        Doubtful = "measured, doubtful",
         /// A formula whose parameters the rows determine.
         Formula = "formula",
         /// A formula in which what was assumed before the fit matters.
@@ -155,6 +157,9 @@ pub struct FittedWorkload {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launches_differ: Option<LaunchesDiffer>,
     pub fits: Vec<FormulaFit>,
+    /// Errors on the held-out configurations of the formulas in the order that the others give, so that the choice has not seen them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held_out: Vec<FitErrors>,
     /// The memory of a rank; absent if too few peaks were measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryFit>,
@@ -233,6 +238,9 @@ pub struct FittedRow {
     /// Peak of tensor memory of the largest rank.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_memory_bytes: Option<u64>,
+    /// All other rows contradict it, and nothing is fitted to it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub doubtful: bool,
 }
 
 /// A configuration that did not fit into the memory of its devices.
@@ -313,8 +321,9 @@ pub struct FitErrors {
     pub mean_percent: f64,
     pub p95_percent: f64,
     pub max_percent: f64,
-    /// Share of the rows that lie in the predicted 95 % interval.
-    pub covered_percent: f64,
+    /// Share of the rows that lie in the predicted 95 % interval; absent where the reach of intervals was set by these rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub covered_percent: Option<f64>,
 }
 
 impl ModelSource {

@@ -1,10 +1,14 @@
 //! The tables of a fit.
 
 use cli::table::{self, CellAlignment, Table};
-use model::{FittedModel, Observation, Options, formula, held_out, observation};
+use model::{FittedModel, Observation, Options, choice, formula, held_out, observation};
 use rig::output;
-use schema::fitted::{
-    FitErrors, FittedParameter, FittedWorkload, FormulaFit, LaunchesDiffer, MemoryFit, ModelFile, Origin,
+use schema::{
+    fitted::{
+        FitErrors, FittedParameter, FittedRow, FittedWorkload, FormulaFit, LaunchesDiffer, MemoryFit,
+        ModelFile, Origin,
+    },
+    units::Nanos,
 };
 
 use crate::measured::Measured;
@@ -44,8 +48,8 @@ impl Shown<'_> {
             "rows",
             "first formula",
             "left out singly",
-            "inside 95 %",
             "held out",
+            "inside 95 %",
             "assumed",
             "launches differ",
             "memory of a rank",
@@ -64,8 +68,8 @@ impl Shown<'_> {
                 workload.rows.len().to_string(),
                 formula,
                 table::or_dash(mean(&first.leave_one_out)),
-                table::or_dash(covered(&first.leave_one_out)),
-                table::or_dash(mean(&first.held_out)),
+                table::or_dash(mean(&workload.held_out)),
+                table::or_dash(covered(&workload.held_out)),
                 format!("{assumed} of {}", first.parameters.len()),
                 table::or_dash(workload.launches_differ.map(|launches| percent(launches.mean_percent))),
                 table::or_dash(memory),
@@ -77,8 +81,8 @@ impl Shown<'_> {
                 self.file.workloads.iter().map(|workload| workload.rows.len()).sum::<usize>().to_string(),
                 "-".into(),
                 table::or_dash(mean(leave_one_out)),
-                table::or_dash(covered(leave_one_out)),
                 table::or_dash(mean(held_out)),
+                table::or_dash(covered(held_out)),
                 "-".into(),
                 table::or_dash(launches_differ.map(|launches| percent(launches.mean_percent))),
                 "-".into(),
@@ -98,6 +102,7 @@ impl Shown<'_> {
                 let first = format!("{} ({} rows)", fit.formula, fit.rows);
                 add_errors(&mut errors, &first, Some(fit.scale), &fit.leave_one_out, &fit.held_out);
             }
+            add_errors(&mut errors, "as chosen by the others", None, &[], &workload.held_out);
             table::print(&errors)?;
             if let Some(memory) = &workload.memory {
                 output::print(memory_line(memory))?;
@@ -115,6 +120,30 @@ impl Shown<'_> {
     }
 }
 
+/// A line for each configuration that the others contradict.
+pub(super) fn doubtful(file: &ModelFile) -> anyhow::Result<Vec<String>> {
+    let model = FittedModel::new(file)?;
+    let mut lines = Vec::new();
+    for of in &file.workloads {
+        for row in of.rows.iter().filter(|row| row.doubtful) {
+            let FittedRow { plan, global_batch, placement, .. } = row;
+            let devices: Vec<String> = placement.iter().map(u32::to_string).collect();
+            let answer = model.answer(&of.workload, &observation(of.facts, row).setting);
+            let by_formula = answer.map_or(String::new(), |answer| {
+                format!(", by which it takes {}", Nanos((answer.step_s * 1e9) as u64))
+            });
+            lines.push(format!(
+                "{}@b{global_batch}@{plan} on {} devices is not fitted to: it took {}, and the other rows contradict it{by_formula}; measure it \
+                 again",
+                of.workload,
+                devices.join("+"),
+                Nanos(row.step_ns)
+            ));
+        }
+    }
+    Ok(lines)
+}
+
 /// The mean error over all plans.
 fn mean(errors: &[FitErrors]) -> Option<String> {
     Some(percent(errors.first()?.mean_percent))
@@ -122,7 +151,7 @@ fn mean(errors: &[FitErrors]) -> Option<String> {
 
 /// The share of the rows that lie in their predicted intervals.
 fn covered(errors: &[FitErrors]) -> Option<String> {
-    Some(percent(errors.first()?.covered_percent))
+    errors.first()?.covered_percent.map(percent)
 }
 
 fn percent(percent: f64) -> String {
@@ -142,11 +171,8 @@ fn differences(launches: Option<LaunchesDiffer>) -> String {
 /// The errors of the memory of a rank.
 fn memory_line(memory: &MemoryFit) -> String {
     let errors = memory.leave_one_out.first().map_or(String::new(), |errors| {
-        let FitErrors { mean_percent, p95_percent, max_percent, covered_percent, .. } = errors;
-        format!(
-            ", left out singly: {mean_percent:.1} % (mean), {p95_percent:.1} % (p95), {max_percent:.1} % (max), {covered_percent:.1} % \
-             inside"
-        )
+        let FitErrors { mean_percent, p95_percent, max_percent, .. } = errors;
+        format!(", left out singly: {mean_percent:.1} % (mean), {p95_percent:.1} % (p95), {max_percent:.1} % (max)")
     });
     format!(" memory of a rank: {} peaks{errors}", memory.rows)
 }
@@ -160,7 +186,6 @@ fn error_table() -> Table {
         "mean",
         "p95",
         "max",
-        "inside 95 %",
         "held out",
         "mean",
         "p95",
@@ -190,16 +215,13 @@ fn add_errors(
             scale.filter(|_| is_first).map_or(String::new(), |scale| format!("{scale:.3}")),
             plans.to_owned(),
         ];
-        for errors in [leave_one_out, held_out] {
-            match errors.iter().find(|of| of.plans == plans) {
-                Some(of) => {
-                    cells.push(of.rows.to_string());
-                    let percents = [of.mean_percent, of.p95_percent, of.max_percent, of.covered_percent];
-                    cells.extend(percents.map(|percent| format!("{percent:.1} %")));
-                }
-                None => cells.extend(["0", "-", "-", "-", "-"].map(str::to_owned)),
-            }
+        let own = |errors: &[FitErrors]| errors.iter().find(|of| of.plans == plans).cloned();
+        for errors in [own(leave_one_out), own(held_out)] {
+            let percents = |of: &FitErrors| [of.mean_percent, of.p95_percent, of.max_percent].map(percent);
+            cells.push(errors.as_ref().map_or(0, |of| of.rows).to_string());
+            cells.extend(errors.as_ref().map_or(["-"; 3].map(str::to_owned), percents));
         }
+        cells.push(table::or_dash(own(held_out).and_then(|of| of.covered_percent).map(percent)));
         to.add_row(cells);
     }
 }
@@ -245,14 +267,14 @@ fn pooled(file: &ModelFile, measured: &Measured, share: f64, options: &Options) 
     let (mut one_by_one, mut at_once) = (Vec::new(), Vec::new());
     for workload in &file.workloads {
         let Some(first) = model.fits(&workload.workload).first() else { continue };
-        let rows: Vec<Observation> =
-            workload.rows.iter().map(|row| observation(workload.facts, row)).collect();
-        one_by_one.extend(held_out::leave_one_out(&mut first.clone(), &rows));
-        at_once.extend(held_out::held_out(first.formula, &rows, share, options).unwrap_or_default());
+        let believed = workload.rows.iter().filter(|row| !row.doubtful);
+        let rows: Vec<Observation> = believed.map(|row| observation(workload.facts, row)).collect();
+        one_by_one.extend(held_out::leave_one_out(&mut first.clone(), &rows, options));
+        at_once.extend(choice::held_out(&rows, share, options).unwrap_or_default());
     }
     let launches = measured.workloads.iter().flat_map(|of| &of.launches).map(Vec::as_slice);
     Ok(Pooled {
-        leave_one_out: held_out::errors(&one_by_one),
+        leave_one_out: held_out::errors_singly(&one_by_one),
         held_out: held_out::errors(&at_once),
         launches_differ: LaunchesDiffer::of(launches),
     })

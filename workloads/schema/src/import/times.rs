@@ -262,6 +262,7 @@ fn row_of(global_batch: u32, plan: Plan, placement: Vec<u32>, step_ns: u64) -> F
         synchronised_ns: None,
         updated_ns: None,
         peak_memory_bytes: None,
+        doubtful: false,
     }
 }
 

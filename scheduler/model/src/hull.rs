@@ -1,0 +1,105 @@
+//! Where the rows of a fit lie, and how far outside of them a setting is.
+
+use std::collections::BTreeSet;
+
+use schema::plan::{Plan, Precision};
+
+use crate::{Observation, Setting};
+
+/// Standard deviation of the logarithm of a time for each unit of distance, beyond what the parameters leave open: with 0.12, 85 % or
+/// more of the published rows that lie outside are in their intervals (`tests/reference.rs`).
+const SPREAD: f64 = 0.12;
+
+/// The distance of a kind that no row has.
+const OF_KIND: f64 = 1.5;
+
+/// The ranges and the kinds of the rows of a fit. That of no rows contains everything.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Hull {
+    /// The least and the largest binary logarithm of each quantity.
+    ranges: Option<[(f64, f64); QUANTITIES]>,
+    kinds: BTreeSet<Kind>,
+}
+
+const QUANTITIES: usize = 5;
+
+/// What a plan or a placement has or lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Zero(u8),
+    Offload(bool),
+    Gc(bool),
+    Precision(Precision),
+    Tensor(bool),
+    Pipeline(bool),
+    SeveralNodes(bool),
+    /// Nodes have different numbers of devices.
+    Uneven(bool),
+}
+
+impl Hull {
+    pub(crate) fn of(rows: &[Observation]) -> Hull {
+        let mut hull = Hull::default();
+        rows.iter().for_each(|row| hull.add(&row.setting));
+        hull
+    }
+
+    /// Takes a setting in, as that of one more row.
+    pub(crate) fn add(&mut self, setting: &Setting) {
+        let own = quantities(setting);
+        let ranges = self.ranges.get_or_insert(own.map(|value| (value, value)));
+        for ((least, largest), value) in ranges.iter_mut().zip(own) {
+            *least = least.min(value);
+            *largest = largest.max(value);
+        }
+        self.kinds.extend(kinds(setting));
+    }
+
+    /// The square of the distance of a setting: doublings beyond the range of each quantity, and [`OF_KIND`] for each kind that no row has.
+    fn squared_distance(&self, setting: &Setting) -> f64 {
+        let Some(ranges) = &self.ranges else { return 0.0 };
+        let beyond = |((least, largest), value): (&(f64, f64), f64)| {
+            (least - value).max(value - largest).max(0.0).powi(2)
+        };
+        let quantities: f64 = ranges.iter().zip(quantities(setting)).map(beyond).sum();
+        let kinds = kinds(setting).into_iter().filter(|kind| !self.kinds.contains(kind)).count();
+        quantities + OF_KIND * OF_KIND * kinds as f64
+    }
+
+    pub(crate) fn contains(&self, setting: &Setting) -> bool {
+        self.squared_distance(setting) < 1e-9
+    }
+
+    /// Variance of the logarithm of a time that its distance adds.
+    pub(crate) fn variance(&self, setting: &Setting) -> f64 {
+        SPREAD * SPREAD * self.squared_distance(setting)
+    }
+}
+
+/// Binary logarithms of the devices, the nodes, the samples of a micro-batch, and the tensor and pipeline degrees.
+fn quantities(setting: &Setting) -> [f64; QUANTITIES] {
+    let Setting { plan, placement, .. } = setting;
+    [
+        f64::from(placement.devices),
+        f64::from(placement.nodes),
+        setting.micro_batch(),
+        f64::from(plan.tp),
+        f64::from(plan.pp),
+    ]
+    .map(f64::log2)
+}
+
+fn kinds(setting: &Setting) -> [Kind; 8] {
+    let Plan { zero, offload, gc, precision, .. } = setting.plan;
+    let is_uneven = setting.placement.fewest != setting.placement.most;
+    [
+        Kind::Zero(zero),
+        Kind::Offload(offload),
+        Kind::Gc(gc),
+        Kind::Precision(precision),
+        Kind::Tensor(setting.plan.tp > 1),
+        Kind::Pipeline(setting.plan.pp > 1),
+        Kind::SeveralNodes(setting.placement.nodes > 1),
+        Kind::Uneven(is_uneven),
+    ]
+}
