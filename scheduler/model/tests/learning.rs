@@ -11,11 +11,14 @@ use schema::{
     sharing::Sharing,
 };
 
-/// Seconds of a step of plain data parallelism, without overlap.
+/// Seconds of a step of plain data parallelism, whose computing and synchronising overlap (Pollux, OSDI 2021, section 3.2).
 fn step_s(batch: u32, ranks: u32) -> f64 {
-    let synchronised = if ranks == 1 { 0.0 } else { 0.3 + 0.05 * f64::from(ranks - 2) };
-    0.02 + 0.01 * f64::from(batch) / f64::from(ranks) + synchronised
+    let computed: f64 = 0.02 + 0.01 * f64::from(batch) / f64::from(ranks);
+    let synchronised: f64 = if ranks == 1 { 0.0 } else { 0.3 + 0.05 * f64::from(ranks - 2) };
+    (computed.powf(OVERLAP) + synchronised.powf(OVERLAP)).powf(1.0 / OVERLAP)
 }
+
+const OVERLAP: f64 = 2.5;
 
 fn plan(ranks: u16) -> Plan {
     Plan { dp: ranks, ..Plan::default() }
@@ -84,7 +87,10 @@ fn observations_on_several_devices_teach_what_synchronisation_costs() {
     }
     for ((batch, ranks), before) in [(64, 2), (32, 4), (64, 8)].into_iter().zip(before) {
         let after = error(&model, batch, ranks);
-        assert!(before > 0.2 && after < 0.05, "dp{ranks} with a batch of {batch}: {before} and then {after}");
+        assert!(
+            before > 0.15 && after < 0.05,
+            "dp{ranks} with a batch of {batch}: {before} and then {after}"
+        );
     }
 }
 
