@@ -94,7 +94,7 @@ pub(crate) fn singly(formula: FormulaName, described: &[Observation], options: &
     all
 }
 
-/// Predicts each configuration from the others, as [`singly`] does, and sets the reach of the intervals of `fit` by these predictions.
+/// Predicts each configuration from the others, and sets the reach of the intervals of `fit` by the errors.
 pub fn leave_one_out(fit: &mut Fit, observations: &[Observation], options: &Options) -> Vec<LeftOut> {
     let singly = singly(fit.formula, &described(fit.formula, observations), options);
     fit.reach = reach(singly.iter().map(|single| single.ratio().abs()).collect());
