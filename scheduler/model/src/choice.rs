@@ -103,15 +103,33 @@ fn loss(error: f64, scale: f64) -> f64 {
     2.5 * ((error / scale).powi(2) / 4.0).ln_1p()
 }
 
-/// Fits to a share of the configurations, chosen by the seed, and predicts the others by the formulas in the order that those rows
-/// give. `None` if too few are left to fit to.
-pub fn held_out(rows: &[Observation], share: f64, options: &Options) -> Option<Vec<LeftOut>> {
+/// Predictions of a share of the configurations by fits to the others.
+pub struct HeldOut {
+    /// By the formulas in the order that the others give, as a model asks them.
+    pub chosen: Vec<LeftOut>,
+    /// By each formula that the others can be fitted with.
+    pub by_formula: Vec<(FormulaName, Vec<LeftOut>)>,
+}
+
+/// Fits to a share of the configurations, chosen by the seed, and predicts the others. `None` if too few are left to fit to.
+pub fn held_out(rows: &[Observation], share: f64, options: &Options) -> Option<HeldOut> {
     let (own, others) = held_out::split(rows, share, options.seed)?;
-    let fits = in_order(&own, options).ok()?;
+    let fits: Vec<Fit> = in_order(&own, options).ok()?.into_iter().map(|(fit, _)| fit).collect();
+    let asked = &fits[..asked(&fits)];
     let first = |row: &Observation| {
-        fits.iter().find_map(|(fit, _)| held_out::predict(fit, std::slice::from_ref(row)).pop())
+        asked.iter().find_map(|fit| held_out::predict(fit, std::slice::from_ref(row)).pop())
     };
-    Some(others.iter().filter_map(first).collect())
+    Some(HeldOut {
+        chosen: others.iter().filter_map(first).collect(),
+        by_formula: fits.iter().map(|fit| (fit.formula, held_out::predict(fit, &others))).collect(),
+    })
+}
+
+/// The number of fits, of those in order, that are asked: up to the one that describes the most rows. What it refuses, others do not know
+/// either.
+pub(crate) fn asked(fits: &[Fit]) -> usize {
+    let most = fits.iter().map(|fit| fit.rows).max();
+    fits.iter().rposition(|fit| Some(fit.rows) == most).map_or(0, |widest| widest + 1)
 }
 
 pub(crate) fn described(formula: FormulaName, rows: &[Observation]) -> Vec<Observation> {

@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// An error of this many standard deviations, as they are among the other rows, is not one of their kind.
-const FAR: f64 = 3.0;
+const FAR: f64 = 4.0;
 
 /// An error below this factor is never doubted: formulas are off by as much.
 const LEAST_FACTOR: f64 = 1.25;

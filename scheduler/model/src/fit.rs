@@ -17,7 +17,7 @@ pub(crate) const LEAST_SCALE: f64 = 0.03;
 
 /// Number of starting points: the priors, and draws from them.
 const STARTS: usize = 12;
-const FEW_STARTS: usize = 3;
+const FEW_STARTS: usize = 2;
 
 /// A standard deviation above this share of that of the prior means that the rows say nothing of a parameter.
 const UNIDENTIFIED: f64 = 0.9;

@@ -13,7 +13,7 @@ use crate::{
     covered::Covered,
     doubts,
     formula::{self, Parameters},
-    held_out,
+    held_out::{self, LeftOut},
     hull::Hull,
     interference::{Interference, PredictedSlowdown},
     observed::{Logarithms, Observed},
@@ -106,10 +106,7 @@ impl FittedModel {
                 .map(|rows| rows.into_iter().map(|(row, _)| row).collect::<Vec<Observation>>());
             let fits = fitted.fits.iter().map(|fit| from_file(fit, &rows));
             let mut fits = fits.collect::<Result<Vec<Fit>, _>>()?;
-            // What the formula that describes the most rows refuses, others do not know either.
-            let most = fits.iter().map(|fit| fit.rows).max();
-            let widest = fits.iter().rposition(|fit| Some(fit.rows) == most);
-            fits.truncate(widest.map_or(0, |widest| widest + 1));
+            fits.truncate(choice::asked(&fits));
             let covered = file.within_rows.then(|| Covered::by(&rows));
             let workload =
                 Workload { facts: fitted.facts, rows, doubtful, observed: Vec::new(), fits, covered };
@@ -320,17 +317,18 @@ pub fn observation(facts: Facts, row: &FittedRow) -> Observation {
 }
 
 /// Fits every formula that describes enough of the rows of a workload. `held_out` is the share of the configurations that the
-/// published errors are on. Rows that the others contradict are marked, and are not fitted to.
+/// published errors are on. Rows that the others contradict are marked, and are not fitted to. With the predictions of rows that were left
+/// out, by the formula that is asked first.
 ///
 /// # Errors
 /// Fails if no formula describes enough different configurations.
-pub fn fit_workload(
+pub fn fit_and_predict(
     workload: &str,
     facts: Facts,
     mut rows: Vec<FittedRow>,
     held_out: f64,
     options: &Options,
-) -> Result<FittedWorkload, FitError> {
+) -> Result<(FittedWorkload, RowsLeftOut), FitError> {
     let observations: Vec<Observation> = rows.iter().map(|row| observation(facts, row)).collect();
     let widest = choice::widest(&observations)?;
     let doubtful = doubts::doubtful(widest, &described(widest, &observations), options);
@@ -339,24 +337,53 @@ pub fn fit_workload(
     }
     let believed: Vec<Observation> =
         observations.into_iter().filter(|row| !doubtful.contains(&row.setting)).collect();
-    let of_choice = choice::held_out(&believed, held_out, options).unwrap_or_default();
-    let fits = choice::in_order(&believed, options)?.into_iter().map(|(fit, left_out)| {
-        let held_out = held_out::held_out(fit.formula, &believed, held_out, options);
+    let held_out = choice::held_out(&believed, held_out, options);
+    let in_order = choice::in_order(&believed, options)?;
+    let singly = in_order.first().map_or(Vec::new(), |(_, left_out)| left_out.clone());
+    let fits = in_order.into_iter().map(|(fit, left_out)| {
+        let by_formula = held_out.as_ref().map_or(&[][..], |held_out| &held_out.by_formula);
+        let own = by_formula.iter().find(|(formula, _)| *formula == fit.formula);
         FormulaFit {
             leave_one_out: held_out::errors_singly(&left_out),
-            held_out: held_out::errors(&held_out.unwrap_or_default()),
+            held_out: own.map_or(Vec::new(), |(_, rows)| held_out::errors(rows)),
             ..to_file(&fit)
         }
     });
-    Ok(FittedWorkload {
+    let fits = fits.collect();
+    let held_out = held_out.map_or(Vec::new(), |held_out| held_out.chosen);
+    let fitted = FittedWorkload {
         workload: workload.into(),
         facts,
         rows,
         launches_differ: None,
-        fits: fits.collect(),
-        held_out: held_out::errors(&of_choice),
+        fits,
+        held_out: held_out::errors(&held_out),
         memory: None,
-    })
+    };
+    Ok((fitted, RowsLeftOut { singly, held_out }))
+}
+
+/// [`fit_and_predict`] without the predictions.
+///
+/// # Errors
+/// Fails if no formula describes enough different configurations.
+pub fn fit_workload(
+    workload: &str,
+    facts: Facts,
+    rows: Vec<FittedRow>,
+    held_out: f64,
+    options: &Options,
+) -> Result<FittedWorkload, FitError> {
+    fit_and_predict(workload, facts, rows, held_out, options).map(|(fitted, _)| fitted)
+}
+
+/// Predictions of rows that were not fitted to.
+#[derive(Clone, Debug, Default)]
+pub struct RowsLeftOut {
+    /// Each configuration by the others.
+    pub singly: Vec<LeftOut>,
+    /// A share of the configurations by the others, which also choose the formula.
+    pub held_out: Vec<LeftOut>,
 }
 
 /// A fit as a file has it, without its errors.

@@ -45,7 +45,7 @@ pub fn predict(fit: &Fit, observations: &[Observation]) -> Vec<LeftOut> {
 }
 
 /// The most parts into which configurations are divided to leave out one after another.
-const MOST_PARTS: usize = 100;
+const MOST_PARTS: usize = 20;
 
 /// The prediction of a row by a fit to the rows of other configurations.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +71,7 @@ impl Single {
     }
 }
 
-/// Fits without each configuration in turn, and predicts it. Of more than a hundred configurations, a hundredth is left out at a time.
+/// Fits without each configuration in turn, and predicts it. Of more than twenty configurations, a twentieth is left out at a time.
 /// The formula describes all rows. Nothing of a row that is left out is in what is assumed before its fit. Empty if too few are left.
 pub(crate) fn singly(formula: FormulaName, described: &[Observation], options: &Options) -> Vec<Single> {
     let (numbers, count) = numbers(described);

@@ -40,7 +40,10 @@ pub use belief_error::BeliefError;
 pub use cost::{Launches, Length};
 pub use drawn::Drawn;
 pub use fit::{Fit, FitError, Options, fit};
-pub use fitted::{Answer, Basis, FittedModel, OtherParameters, WIDEST_INTERVAL, fit_workload, observation};
+pub use fitted::{
+    Answer, Basis, FittedModel, OtherParameters, RowsLeftOut, WIDEST_INTERVAL, fit_and_predict, fit_workload,
+    observation,
+};
 pub use host_drift::HostDrift;
 pub use in_turns::InTurns;
 pub use known_or_fitted::KnownOrFitted;

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, ensure};
 use jobs::{plans::memory::DeviceMemory, software};
-use model::{Options, fit_workload};
+use model::{Options, RowsLeftOut, fit_and_predict};
 use rig::{Exit, output};
 use schema::{
     calibration::Calibration,
@@ -33,9 +33,10 @@ use crate::{
 /// type.
 ///
 /// Each formula that describes three or more different configurations of a workload is fitted. The errors that are printed are
-/// those of predictions of rows that were left out of the fit: one configuration after another, or a hundredth of more than a
-/// hundred (left out singly), and a part of them at once (held out). Formulas are compared on rows that they both describe, and the
-/// one with the smallest error is asked first. The table has the mean errors of this one, and how many of its parameters the rows do not
+/// those of predictions of rows that were left out of the fit: one configuration after another, or a twentieth of more than
+/// twenty (left out singly), and a part of them at once (held out). The formula that describes the most
+/// rows is asked first, unless another has surely smaller errors on the rows that both describe. Rows that the others contradict are named,
+/// and are not fitted to. The table has the mean errors of this one, and how many of its parameters the rows do not
 /// determine; --verbose prints all formulas and parameters, which the model has, too. Where a run has several launches of a configuration, their differences are printed as
 /// well, because no prediction of a launch can be better.
 ///
@@ -184,7 +185,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     if let Some(path) = &args.curve {
         return curve::run(path, &measured, args.suggest, &options, args.json);
     }
-    let (mut fitted, refused) = fit(&measured, args.held_out, &options);
+    let (mut fitted, left_out, refused) = fit(&measured, args.held_out, &options);
     add_memory(&mut fitted, &catalog, measured.is_on_cores);
     if let (Some(count), Some(out)) = (args.suggest, &args.out) {
         let file = model_file(args, &measured, fitted);
@@ -225,7 +226,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     match args.json {
         true => output::print(rows::to_json(&file))?,
         false => {
-            let shown = show::Shown::new(&file, &measured, args.held_out, &options)?;
+            let shown = show::Shown::new(&file, &measured, &left_out);
             if args.verbose {
                 shown.details()?;
             } else {
@@ -263,24 +264,33 @@ fn model_file(args: &Args, measured: &Measured, workloads: Vec<FittedWorkload>) 
     }
 }
 
-/// Fits each workload. The second list has the reason for each workload that cannot be fitted.
-fn fit(measured: &Measured, held_out: f64, options: &Options) -> (Vec<FittedWorkload>, Vec<String>) {
-    let (mut fitted, mut refused) = (Vec::new(), Vec::new());
+/// Fits each workload. With the predictions of rows of all of them that were left out, and the reason for each workload that cannot be
+/// fitted.
+fn fit(
+    measured: &Measured,
+    held_out: f64,
+    options: &Options,
+) -> (Vec<FittedWorkload>, RowsLeftOut, Vec<String>) {
+    let (mut fitted, mut left_out, mut refused) = (Vec::new(), RowsLeftOut::default(), Vec::new());
     for of in &measured.workloads {
         let OfWorkload { workload, facts, rows, launches_differ, .. } = of;
         let spinner = busy(format!("fit: {workload}: {} rows", rows.len()));
         let found = match of.problem() {
             Some(problem) => Err(problem),
-            None => fit_workload(workload, *facts, rows.clone(), held_out, options)
+            None => fit_and_predict(workload, *facts, rows.clone(), held_out, options)
                 .map_err(|error| error.to_string()),
         };
         spinner.finish_and_clear();
         match found {
-            Ok(found) => fitted.push(FittedWorkload { launches_differ: *launches_differ, ..found }),
+            Ok((found, rows)) => {
+                fitted.push(FittedWorkload { launches_differ: *launches_differ, ..found });
+                left_out.singly.extend(rows.singly);
+                left_out.held_out.extend(rows.held_out);
+            }
             Err(problem) => refused.push(format!("workload '{workload}': {problem}")),
         }
     }
-    (fitted, refused)
+    (fitted, left_out, refused)
 }
 
 /// Fits the memory of each workload of the catalog.

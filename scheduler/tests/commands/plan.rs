@@ -545,8 +545,8 @@ fn a_plan_needs_less_memory_than_those_that_did_not_fit() {
     let mut file = ModelFile::read(&door.path("m.json")).unwrap();
     let model = FittedModel::new(&file).expect("of this version");
     let plans = Search::new(&model, &file, &file.workloads[0], workload, 64).plans(1);
-    let needs = |plan: &Plan| memory.peak(plan, 64).expect("its size is known").bytes;
-    let smallest = plans.into_iter().min_by_key(needs).expect("there are plans");
+    let needs_of_64 = |plan: &Plan| memory.peak(plan, 64).expect("its size is known").bytes;
+    let smallest = plans.into_iter().min_by_key(needs_of_64).expect("there are plans");
     for (memory_bytes, message) in [
         (
             None,
@@ -567,7 +567,7 @@ fn a_plan_needs_less_memory_than_those_that_did_not_fit() {
     let (start, end) = (text.find("\"unfit\"").unwrap(), text.rfind(']').unwrap());
     let older = format!("{}{}", text[..start].trim_end().trim_end_matches(','), &text[end + 1..]);
     door.write("m.json", &older);
-    assert_eq!(best("").step_ns, without.step_ns);
+    assert!(needs(&best("").plan.unwrap()) >= least);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The tables of a fit.
 
 use cli::table::{self, CellAlignment, Table};
-use model::{FittedModel, Observation, Options, choice, formula, held_out, observation};
+use model::{FittedModel, RowsLeftOut, formula, held_out, observation};
 use rig::output;
 use schema::{
     fitted::{
@@ -28,17 +28,14 @@ pub(super) struct Shown<'a> {
 }
 
 impl Shown<'_> {
-    pub(super) fn new<'a>(
-        file: &'a ModelFile,
-        measured: &Measured,
-        share: f64,
-        options: &Options,
-    ) -> anyhow::Result<Shown<'a>> {
-        let pooled = match file.workloads.len() {
-            0 | 1 => None,
-            _ => Some(pooled(file, measured, share, options)?),
-        };
-        Ok(Shown { file, pooled })
+    pub(super) fn new<'a>(file: &'a ModelFile, measured: &Measured, left_out: &RowsLeftOut) -> Shown<'a> {
+        let launches = measured.workloads.iter().flat_map(|of| &of.launches).map(Vec::as_slice);
+        let pooled = (file.workloads.len() > 1).then(|| Pooled {
+            leave_one_out: held_out::errors_singly(&left_out.singly),
+            held_out: held_out::errors(&left_out.held_out),
+            launches_differ: LaunchesDiffer::of(launches),
+        });
+        Shown { file, pooled }
     }
 
     /// Prints a line for each workload: its rows, and the mean errors of the formula that is asked first.
@@ -260,22 +257,4 @@ fn short(value: f64) -> String {
         }
         _ => format!("{value:.2e}"),
     }
-}
-
-fn pooled(file: &ModelFile, measured: &Measured, share: f64, options: &Options) -> anyhow::Result<Pooled> {
-    let model = FittedModel::new(file)?;
-    let (mut one_by_one, mut at_once) = (Vec::new(), Vec::new());
-    for workload in &file.workloads {
-        let Some(first) = model.fits(&workload.workload).first() else { continue };
-        let believed = workload.rows.iter().filter(|row| !row.doubtful);
-        let rows: Vec<Observation> = believed.map(|row| observation(workload.facts, row)).collect();
-        one_by_one.extend(held_out::leave_one_out(&mut first.clone(), &rows, options));
-        at_once.extend(choice::held_out(&rows, share, options).unwrap_or_default());
-    }
-    let launches = measured.workloads.iter().flat_map(|of| &of.launches).map(Vec::as_slice);
-    Ok(Pooled {
-        leave_one_out: held_out::errors_singly(&one_by_one),
-        held_out: held_out::errors(&at_once),
-        launches_differ: LaunchesDiffer::of(launches),
-    })
 }
