@@ -98,10 +98,10 @@ impl Server {
     }
 
     /// The page, made again if the files have changed or it could not be made, and enough time has passed. Requests that come while a page
-    /// is made wait for it, so that any number of them takes one core.
-    fn renewed(&self) -> Arc<Made> {
+    /// is made wait for it, so that any number of them takes one core. `asked_at` is the time of the request.
+    fn renewed(&self, asked_at: Instant) -> Arc<Made> {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_due = made.at.elapsed() >= made.took * REST;
+        let is_due = asked_at >= made.at + made.took * REST;
         if is_due && (made.html.is_err() || made.state != fingerprint(&self.paths)) {
             *made = Arc::new(Made::now(&self.paths));
         }
@@ -186,7 +186,8 @@ async fn show_metrics(State(server): State<Arc<Server>>) -> Response {
 /// others.
 async fn respond(server: Arc<Server>, with: impl Fn(&str, &str) -> Response) -> Response {
     let refused = |why: String| (StatusCode::INTERNAL_SERVER_ERROR, why).into_response();
-    let made = match tokio::task::spawn_blocking(move || server.renewed()).await {
+    let asked_at = Instant::now();
+    let made = match tokio::task::spawn_blocking(move || server.renewed(asked_at)).await {
         Ok(made) => made,
         Err(why) => return refused(format!("the page could not be made: {why}")),
     };
@@ -210,8 +211,8 @@ mod tests {
             fs::copy(record.join(file), dir.path().join(file)).unwrap();
         }
         let server = Server::new(vec![dir.path().into()]).unwrap();
-        let first = server.renewed();
-        assert!(Arc::ptr_eq(&first, &server.renewed()), "the files are as they were");
+        let first = server.renewed(Instant::now());
+        assert!(Arc::ptr_eq(&first, &server.renewed(Instant::now())), "the files are as they were");
 
         // The page was made long ago.
         let is_due = |html| {
@@ -220,10 +221,10 @@ mod tests {
                 Arc::new(Made { state, html, at: Instant::now(), took: Duration::ZERO });
         };
         let eight = || {
-            let barrier = Barrier::new(8);
+            let (barrier, asked_at) = (Barrier::new(8), Instant::now());
             let request = || {
                 barrier.wait();
-                server.renewed()
+                server.renewed(asked_at)
             };
             let pages = thread::scope(|scope| {
                 let threads = [(); 8].map(|()| scope.spawn(request));
