@@ -1,15 +1,17 @@
 //! What a fitted model learns from observations.
 
-use std::path::Path;
+mod support;
 
 use model::{
     FittedModel, Observation, Options, Parts, Placement, Question, Setting, Subject, Throughput, fit_workload,
 };
 use schema::{
-    fitted::{Facts, FittedRow, Layout, ModelFile, ModelSource},
+    fitted::{Facts, FittedRow},
     plan::Plan,
     sharing::Sharing,
 };
+
+use support::model_of;
 
 /// Seconds of a step of plain data parallelism, whose computing and synchronising overlap (Pollux, OSDI 2021, section 3.2).
 fn step_s(batch: u32, ranks: u32) -> f64 {
@@ -43,20 +45,7 @@ fn of_one_device() -> FittedModel {
     let rows = [8, 16, 32, 64].map(row).into();
     let options = Options::new(Parts::A800, 1);
     let workload = fit_workload("job", Facts::default(), rows, 0.3, &options).expect("there are enough rows");
-    let source = ModelSource::new(Path::new("rows"), Layout::Run, 4, &[]);
-    let file = ModelFile {
-        format: ModelFile::FORMAT,
-        version: "0".into(),
-        seed: 1,
-        device_type: "GPU".into(),
-        is_on_cores: false,
-        within_rows: false,
-        sources: vec![source],
-        workloads: vec![workload],
-        unfit: Vec::new(),
-        interference: None,
-    };
-    FittedModel::new(&file).expect("it is of this version")
+    model_of(workload)
 }
 
 fn setting(batch: u32, ranks: u16) -> Setting {
