@@ -2,18 +2,22 @@
 //!
 //! Skipped, saying so, where `shared/reference` is not beside the project.
 
+mod support;
+
 use std::{collections::BTreeSet, path::Path};
 
 use model::{
-    Basis, Fit, FittedModel, Observation, Options, Parts, Placement, Setting, fit, fit_workload, formula,
+    Basis, Fit, Observation, Options, Parts, Placement, Setting, fit, fit_workload, formula,
     held_out::{self, LeftOut},
     observation, suggest,
 };
 use schema::{
-    fitted::{Facts, FittedRow, FormulaName, ModelFile},
+    fitted::{Facts, FittedRow, FormulaName},
     import::{Source, times},
     plan::Plan,
 };
+
+use support::model_of;
 
 fn text(name: &str) -> Option<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/reference").join(name);
@@ -287,41 +291,68 @@ fn ten_rows_predict_the_other_batches_and_placements() {
     }
 }
 
-/// Rows of one and two nodes predict those of more.
+/// Of the rows that are predicted from others, which a rule tells apart, 85 % or more lie in their intervals, and all are extrapolated.
+fn covered_outside(
+    rule: &str,
+    (name, facts, rows): (&str, Facts, Vec<FittedRow>),
+    is_of_fit: impl Fn(&FittedRow) -> bool,
+) {
+    let (own, others): (Vec<FittedRow>, Vec<FittedRow>) = rows.into_iter().partition(is_of_fit);
+    let fitted = fit_workload(name, facts, own, 0.5, &Options::new(Parts::A800, 1)).expect("it has rows");
+    let model = model_of(fitted);
+    let mut covered = 0;
+    for row in &others {
+        let row = observation(facts, row);
+        let answer = model.answer(name, &row.setting).expect("it is described");
+        assert!(matches!(answer.basis, Basis::Formula { is_extrapolated: true, .. }), "{answer:?}");
+        covered += usize::from((answer.interval_s.0..=answer.interval_s.1).contains(&row.step_s));
+    }
+    println!("{name}, {rule}: {covered} of {} rows are covered", others.len());
+    assert!(covered as f64 >= 0.85 * others.len() as f64, "{name}, {rule}: {covered} of {}", others.len());
+}
+
+/// All published tables without rows of tensor and pipeline parallelism.
+fn tables_of_data_parallelism() -> Option<Vec<(&'static str, Facts, Vec<FittedRow>)>> {
+    let tables = [
+        ("bert", BERT, a800_rows("bert", 32)?),
+        ("t5", T5, a800_rows("t5", 16)?),
+        ("vit", VIT, a800_rows("vit", 64)?),
+        ("bert on T4", Facts::default(), t4_rows("bert")?),
+        ("cifar10 on T4", Facts::default(), t4_rows("cifar10")?),
+        ("deepspeech2 on T4", Facts::default(), t4_rows("deepspeech2")?),
+    ];
+    let is_data_parallel = |row: &FittedRow| row.plan.tp == 1 && row.plan.pp == 1;
+    Some(
+        tables
+            .into_iter()
+            .map(|(name, facts, rows)| (name, facts, rows.into_iter().filter(is_data_parallel).collect()))
+            .collect(),
+    )
+}
+
 #[test]
 fn intervals_of_rows_on_more_nodes_than_were_measured_cover_them() {
-    let tables = [
-        ("bert", BERT, a800_rows("bert", 32)),
-        ("t5", T5, a800_rows("t5", 16)),
-        ("bert on T4", Facts::default(), t4_rows("bert")),
-    ];
-    for (name, facts, rows) in tables {
-        let Some(rows) = rows else { return };
-        let is_3d = |row: &FittedRow| row.plan.tp > 1 || row.plan.pp > 1;
-        let (own, others): (Vec<FittedRow>, Vec<FittedRow>) =
-            rows.into_iter().filter(|row| !is_3d(row)).partition(|row| row.placement.len() <= 2);
-        let fitted = fit_workload(name, facts, own, 0.5, &Options::new(Parts::A800, 1)).expect("it has rows");
-        let file = ModelFile {
-            format: ModelFile::FORMAT,
-            version: String::new(),
-            seed: 1,
-            device_type: "GPU".into(),
-            is_on_cores: false,
-            within_rows: false,
-            sources: Vec::new(),
-            workloads: vec![fitted],
-            unfit: Vec::new(),
-            interference: None,
-        };
-        let model = FittedModel::new(&file).expect("of this version");
-        let mut covered = 0;
-        for row in &others {
-            let row = observation(facts, row);
-            let answer = model.answer(name, &row.setting).expect("it is described");
-            assert!(matches!(answer.basis, Basis::Formula { is_extrapolated: true, .. }), "{answer:?}");
-            covered += usize::from((answer.interval_s.0..=answer.interval_s.1).contains(&row.step_s));
-        }
-        println!("{name}: {covered} of {} rows of three and more nodes are covered", others.len());
-        assert!(covered as f64 >= 0.85 * others.len() as f64, "{name}: {covered} of {}", others.len());
+    let Some(tables) = tables_of_data_parallelism() else { return };
+    for table in tables {
+        covered_outside("from one node", table.clone(), |row| row.placement.len() == 1);
+        covered_outside("from one and two nodes", table, |row| row.placement.len() <= 2);
+    }
+}
+
+#[test]
+fn intervals_of_plans_of_another_kind_than_was_measured_cover_them() {
+    let (Some(t5), Some(llama7)) = (a800_rows("t5", 16), a800_rows("llama7", 8)) else { return };
+    for table in [("t5", T5, t5), ("llama7", LLAMA7, llama7)] {
+        covered_outside("without tensor and pipeline parallelism", table.clone(), |row| {
+            row.plan.tp == 1 && row.plan.pp == 1
+        });
+        covered_outside("without pipeline parallelism", table.clone(), |row| row.plan.pp == 1);
+        covered_outside("without tensor parallelism", table, |row| row.plan.tp == 1);
+    }
+    let Some(tables) = tables_of_data_parallelism() else { return };
+    for table in tables.into_iter().take(3) {
+        covered_outside("without offload", table.clone(), |row| !row.plan.offload);
+        covered_outside("without ZeRO", table.clone(), |row| row.plan.zero == 0 && !row.plan.offload);
+        covered_outside("without gc", table, |row| !row.plan.gc);
     }
 }
