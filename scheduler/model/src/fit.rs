@@ -8,7 +8,7 @@ use crate::{
     choice::described,
     formula::{self, MOST_PARAMETERS, Parameters},
     hull::Hull,
-    least_squares::{Problem, weight},
+    least_squares::{PEAK, Problem, weight},
     priors::{Parts, Prior},
 };
 
@@ -145,6 +145,29 @@ fn fit_from(starts: usize, formula: FormulaName, observations: &[Observation], o
         }
     }
     finish(formula, observations, priors, best.0)
+}
+
+/// The logarithm of the density of observations at a scale of residuals, with the parameters integrated out by Laplace's approximation, and
+/// the logarithms of the most probable parameters. The formula describes all of them.
+pub(crate) fn log_density(
+    formula: FormulaName,
+    observations: &[Observation],
+    scale: f64,
+    options: &Options,
+) -> (f64, Parameters) {
+    let Fit { priors, logarithms, .. } = fit_quickly(formula, observations, options);
+    let problem = Problem::new(formula, observations, &priors, scale, logarithms);
+    let terms = problem.len();
+    let (logarithms, cost) = problem.solve();
+    let covariance = covariance(formula, observations, &priors, scale, &logarithms);
+    let free = (0..priors.len()).filter(|index| !priors[*index].is_given());
+    let free: Vec<usize> = free.collect();
+    let narrowed = DMatrix::from_fn(free.len(), free.len(), |row, column| {
+        let (i, j) = (free[row], free[column]);
+        covariance[(i, j)] / (priors[i].sd * priors[j].sd)
+    });
+    let log_volume = 0.5 * narrowed.determinant().ln();
+    (terms as f64 * (PEAK / scale).ln() - cost + log_volume, logarithms)
 }
 
 impl Fit {

@@ -331,16 +331,19 @@ pub fn fit_and_predict(
 ) -> Result<(FittedWorkload, RowsLeftOut), FitError> {
     let observations: Vec<Observation> = rows.iter().map(|row| observation(facts, row)).collect();
     let widest = choice::widest(&observations)?;
-    let doubtful = doubts::doubtful(widest, &described(widest, &observations), options);
+    let mut explanations = doubts::explanations(widest, &described(widest, &observations), options);
+    let doubtful = explanations.remove(0).wrong;
     for (row, observation) in rows.iter_mut().zip(&observations) {
         row.doubtful = doubtful.contains(&observation.setting);
     }
     let believed: Vec<Observation> =
-        observations.into_iter().filter(|row| !doubtful.contains(&row.setting)).collect();
+        observations.iter().filter(|row| !doubtful.contains(&row.setting)).copied().collect();
     let held_out = choice::held_out(&believed, held_out, options);
     let in_order = choice::in_order(&believed, options)?;
     let singly = in_order.first().map_or(Vec::new(), |(_, left_out)| left_out.clone());
-    let fits = in_order.into_iter().map(|(fit, left_out)| {
+    let fits = in_order.into_iter().map(|(mut fit, left_out)| {
+        let described = described(fit.formula, &observations);
+        fit.covariance += doubts::spread(&fit, &described, &explanations, options);
         let by_formula = held_out.as_ref().map_or(&[][..], |held_out| &held_out.by_formula);
         let own = by_formula.iter().find(|(formula, _)| *formula == fit.formula);
         FormulaFit {

@@ -13,6 +13,9 @@ use crate::{
 /// Degrees of freedom of the residuals, whose distribution is Student's t: a wrong row has little weight.
 const FREEDOM: f64 = 4.0;
 
+/// The density at 0 of Student's t with these degrees of freedom.
+pub(crate) const PEAK: f64 = 0.375;
+
 /// Residuals of the logarithms of times, and of parameters that have a prior.
 #[derive(Clone)]
 pub(crate) struct Problem<'a> {
@@ -42,7 +45,12 @@ impl<'a> Problem<'a> {
         problem
     }
 
-    /// The logarithms of the parameters at the minimum, and the value there.
+    /// The number of residuals of times.
+    pub(crate) fn len(&self) -> usize {
+        self.terms.len()
+    }
+
+    /// The logarithms of the parameters at the minimum, and the value there: half of the sum of squares.
     pub(crate) fn solve(self) -> (Parameters, f64) {
         let (solved, report) = LevenbergMarquardt::new().with_patience(40).minimize(self);
         let value = report.objective_function;

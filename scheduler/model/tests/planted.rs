@@ -1,13 +1,17 @@
 //! Parameters that are planted in noiseless times come back.
 
+mod support;
+
 use model::{
-    Fit, FitError, FittedModel, Observation, Options, Parts, Placement, Prior, Setting, fit, fit_workload,
-    formula, held_out,
+    Fit, FitError, Observation, Options, Parts, Placement, Prior, Setting, fit, fit_workload, formula,
+    held_out,
 };
 use schema::{
-    fitted::{Facts, FittedRow, FormulaName, ModelFile},
+    fitted::{Facts, FittedRow, FormulaName},
     plan::Plan,
 };
+
+use support::model_of;
 
 const FACTS: Facts =
     Facts { parameters: Some(1_000_000_000), layers: Some(24), sequence: Some(512), hidden: Some(1024) };
@@ -269,8 +273,7 @@ fn coverage(count: usize, wrong: usize, sets: u64) -> (f64, f64) {
         }
         let options = Options::new(Parts::A800, 1);
         let workload = fit_workload("planted", FACTS, rows, 0.5, &options).expect("it has rows");
-        let model =
-            FittedModel::new(&ModelFile { workloads: vec![workload], ..empty() }).expect("of this version");
+        let model = model_of(workload);
         for (plan, placement) in ASKED {
             let asked = setting(plan, placement, 32);
             let answer = model.answer("planted", &asked).expect("it is described");
@@ -284,34 +287,20 @@ fn coverage(count: usize, wrong: usize, sets: u64) -> (f64, f64) {
     (covered as f64 / f64::from(all), halves[halves.len() / 2])
 }
 
-fn empty() -> ModelFile {
-    ModelFile {
-        format: ModelFile::FORMAT,
-        version: String::new(),
-        seed: 1,
-        device_type: "GPU".into(),
-        is_on_cores: false,
-        within_rows: false,
-        sources: Vec::new(),
-        workloads: Vec::new(),
-        unfit: Vec::new(),
-        interference: None,
-    }
-}
-
-/// Few sets by default, and hundreds with TANDEM_SLOW. Two wrong rows of seven leave five, of which some are the only ones of a parameter.
+/// Few sets by default, and hundreds with TANDEM_SLOW.
 #[test]
 fn intervals_cover_beside_wrong_rows_and_stay_narrow() {
     let is_slow = std::env::var_os("TANDEM_SLOW").is_some();
-    let cases: &[(usize, u64)] = if is_slow { &[(7, 500), (12, 100), (70, 20)] } else { &[(7, 24)] };
+    let cases: &[(usize, u64)] = if is_slow { &[(7, 500), (12, 500), (70, 100)] } else { &[(7, 24)] };
     for (count, sets) in cases {
         let of_wrong = [0, 1, 2].map(|wrong| coverage(*count, wrong, *sets));
         println!(
             "{count} rows, {sets} sets: covered and half width with 0, 1 and 2 wrong rows: {of_wrong:?}"
         );
         for (wrong, (covered, half)) in of_wrong.into_iter().enumerate() {
-            let least = if (*count, wrong) == (7, 2) { 0.80 } else { 0.90 };
-            assert!((least..=0.99).contains(&covered), "{count} rows, {wrong} wrong: {covered}");
+            // Of 24 sets, chance moves the share by a percent.
+            let most = if is_slow { 0.98 } else { 0.99 };
+            assert!((0.90..=most).contains(&covered), "{count} rows, {wrong} wrong: {covered}");
             assert!(half < 2.0 * of_wrong[0].1, "{count} rows, {wrong} wrong: {half}");
         }
     }
