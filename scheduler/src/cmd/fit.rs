@@ -108,8 +108,8 @@ pub(super) struct Args {
     ///
     /// The first three configurations of each workload are drawn from the seed. After every K of --suggest (8 unless given), the
     /// formula that describes most is fitted, and the table has its errors on all configurations that are not measured yet. Twenty
-    /// seeds are used, from --seed on.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["out", "csv", "devices", "model_out", "held_out"])]
+    /// seeds are used, from --seed on. The cost of a row of --csv is that of five launches that start in 10 s and step for 10 s.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["out", "devices", "model_out", "held_out"])]
     curve: Option<PathBuf>,
     /// Fit how long jobs run instead, to a trace with lengths or the outcomes of a run. --out gets the shapes of the additive model.
     ///

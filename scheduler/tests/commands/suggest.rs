@@ -132,3 +132,35 @@ fn a_curve_has_the_cost_and_the_error_of_each_order() {
     let (suggested, random) = (first(MeasuringOrder::Suggested), first(MeasuringOrder::Random));
     assert_eq!(CurvePoint { order: MeasuringOrder::Random, ..suggested }, random, "both begin with the same");
 }
+
+#[test]
+fn a_curve_of_a_table_takes_the_cost_of_usual_launches() {
+    let door = crate::door();
+    let rows = [
+        ("ga", 1, 1.01),
+        ("ga", 2, 0.56),
+        ("ga", 4, 0.33),
+        ("ga", 8, 0.22),
+        ("gc", 1, 1.32),
+        ("gc", 8, 12.5),
+    ];
+    let lines = rows.map(|(plan, devices, step_s)| format!("{plan},{devices},{step_s}\n"));
+    door.write("bert.csv", &format!("exec_plan,placement,iter_time\n{}", lines.concat()));
+    door.exits(0, "fit --csv bert.csv --curve curve.csv --suggest 1");
+    let points: Vec<CurvePoint> = rows::read(&door.path("curve.csv")).expect("it reads");
+    let grid: Vec<&CurvePoint> = points.iter().filter(|point| point.order == MeasuringOrder::Grid).collect();
+    assert_eq!(grid.iter().map(|point| point.configurations).collect::<Vec<_>>(), [3, 4, 5]);
+    // Five launches start in 10 s and step for 10 s, or for one step.
+    let cost =
+        |(_, devices, step_s): &(&str, i32, f64)| 5.0 * f64::from(*devices) * (10.0 + step_s.max(10.0));
+    for point in &grid {
+        let spent: f64 = rows[..point.configurations as usize].iter().map(cost).sum();
+        assert!((point.device_s / spent - 1.0).abs() < 1e-9, "{point:?} and {spent}");
+    }
+    let all = points.iter().filter(|point| point.order != MeasuringOrder::Grid && point.configurations == 5);
+    let whole: f64 = rows.iter().map(cost).sum();
+    for point in all {
+        let left = rows.iter().map(cost).any(|cost| (whole - cost - point.device_s).abs() < 1e-6);
+        assert!(left, "{point:?}: one is left of {whole}");
+    }
+}

@@ -37,10 +37,12 @@ pub(super) fn run(
     let launches = measured.launched.unwrap_or(Launches::DEFAULT);
     let of = |of: &OfWorkload| {
         let rows = of.rows.iter().zip(&of.device_s);
-        let known = |(row, device_s): (_, &Option<f64>)| {
-            Some(MeasuredConfiguration { observation: observation(of.facts, row), device_s: (*device_s)? })
+        let configuration = |(row, device_s): (_, &Option<f64>)| {
+            let observation = observation(of.facts, row);
+            let usual = || launches.device_s(&observation.setting, observation.step_s);
+            MeasuredConfiguration { observation, device_s: device_s.unwrap_or_else(usual) }
         };
-        rows.filter_map(known).collect::<Vec<_>>()
+        rows.map(configuration).collect::<Vec<_>>()
     };
     let curve = LearningCurve::new(measured.workloads.iter().map(of), launches, *options);
     if curve.configurations() == 0 {
