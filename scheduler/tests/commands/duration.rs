@@ -19,10 +19,24 @@ fn errors_are_those_of_estimates_from_the_past() {
     let door = crate::door();
     door.write("old.csv", &history(80));
     let said = door.exits(0, "fit --duration old.csv --out shapes.csv --json");
-    let [mean, qssf, additive]: [DurationErrors; 3] = rows::from_json(&said.out).expect("three estimators");
-    let estimators = [mean.estimator, qssf.estimator, additive.estimator];
-    assert_eq!(estimators, [DurationEstimator::Mean, DurationEstimator::Qssf, DurationEstimator::Additive]);
-    assert_eq!([mean.jobs, qssf.jobs, additive.jobs], [40; 3]);
+    let [mean, qssf, last, additive]: [DurationErrors; 4] =
+        rows::from_json(&said.out).expect("four estimators");
+    assert_eq!(
+        [mean.estimator, qssf.estimator, last.estimator, additive.estimator],
+        [
+            DurationEstimator::Mean,
+            DurationEstimator::Qssf,
+            DurationEstimator::Last,
+            DurationEstimator::Additive
+        ]
+    );
+    assert_eq!([mean.jobs, qssf.jobs, last.jobs, additive.jobs], [40; 4]);
+    // Jobs of a user repeat.
+    assert_eq!(
+        (last.p90_absolute_s, last.p90_factor, last.mean_absolute_s, last.rank_correlation),
+        (0.0, 1.0, 0.0, 1.0),
+        "{last:?}"
+    );
     // Every job before has ended. The mean of an even number of them is 25 s; an odd number has one of `ann` more, and `bob` is next.
     let absolute = |before: usize| {
         let mean_s = (before.div_ceil(2) * 10 + before / 2 * 40) as f64 / before as f64;
@@ -55,6 +69,57 @@ fn errors_are_those_of_estimates_from_the_past() {
     let said = door.exits(2, "fit --duration one.csv --out shapes.csv");
     assert!(said.err.contains("no job arrives after another has ended"), "{}", said.err);
     door.exits(2, "fit --duration old.csv --csv old.csv --out shapes.csv");
+}
+
+/// A job every 1,000 s: the estimate is the last job of the same user and virtual cluster, or else of the user, or else of all.
+#[test]
+fn the_last_job_of_the_series_estimates_the_next() {
+    let door = crate::door();
+    let mut text = "name,submit_s,job,steps,step_ns,user,vc,submit_utc\n".to_owned();
+    let jobs = [
+        ("ann", "a", 10),
+        ("ann", "b", 80),
+        // The last of the series took 10 s.
+        ("ann", "a", 20),
+        // The last of ann took 20 s.
+        ("ann", "c", 60),
+        // The last of all took 60 s.
+        ("bob", "c", 30),
+        // The last of the series took 80 s.
+        ("ann", "b", 320),
+    ];
+    for (number, (user, vc, steps)) in jobs.into_iter().enumerate() {
+        let at = number * 1000;
+        let date = format!("2020-09-01T{:02}:{:02}:{:02}Z", at / 3600, at / 60 % 60, at % 60);
+        text += &format!("job-{number},{at},any,{steps},1000000000,{user},{vc},{date}\n");
+    }
+    door.write("old.csv", &text);
+    let said = door.exits(0, "fit --duration old.csv --held-out 0.67 --out shapes.csv --json");
+    let errors: Vec<DurationErrors> = rows::from_json(&said.out).expect("errors");
+    let last = errors.iter().find(|row| row.estimator == DurationEstimator::Last).expect("it is a row");
+    // The first job of six has no estimate, and the second has that of ann: 10 s for 80 s.
+    assert_eq!(last.jobs, 5);
+    let (mut absolute, mut factors) = ([70.0, 10.0, 40.0, 30.0, 240.0], [8.0, 2.0, 3.0, 2.0, 4.0]);
+    absolute.sort_by(f64::total_cmp);
+    factors.sort_by(f64::total_cmp);
+    // Between the values on both sides, by distance.
+    let at = |values: &[f64], share: f64| {
+        let place = share * (values.len() - 1) as f64;
+        let (lower, upper) = (values[place as usize], values[(place as usize + 1).min(values.len() - 1)]);
+        lower * (1.0 - place.fract()) + upper * place.fract()
+    };
+    let logs: Vec<f64> = factors.iter().map(|factor: &f64| factor.ln()).collect();
+    for (share, absolute_s, factor) in [
+        (0.25, last.p25_absolute_s, last.p25_factor),
+        (0.5, last.median_absolute_s, last.median_factor),
+        (0.75, last.p75_absolute_s, last.p75_factor),
+        (0.9, last.p90_absolute_s, last.p90_factor),
+    ] {
+        assert!((absolute_s - at(&absolute, share)).abs() < 1e-9, "{share}: {last:?}");
+        assert!((factor.ln() - at(&logs, share)).abs() < 1e-9, "{share}: {last:?}");
+    }
+    let shown = door.exits(0, "fit --duration old.csv --held-out 0.67 --out shapes.csv");
+    assert!(shown.out.contains(&format!("{:.2}x", last.p90_factor)), "{}", shown.out);
 }
 
 /// A job in each half hour of four days.

@@ -17,7 +17,7 @@
 
 use std::collections::HashMap;
 
-use super::{Arrival, Durations, PastArrival};
+use super::{Arrival, Durations, PastArrival, last::series};
 
 /// Sweeps over all terms, before and after pairs are added.
 const SWEEPS: usize = 12;
@@ -343,11 +343,6 @@ fn shrinkage<'a>(levels: impl Iterator<Item = &'a Level>) -> f64 {
     let between_squares = of_means - sum * sum / jobs;
     let between = (between_squares - (count - 1.0) * within) / (jobs - squares_of_jobs / jobs);
     if between > 0.0 { within / between } else { f64::INFINITY }
-}
-
-/// The jobs of which the last one counts.
-fn series(job: &Arrival<'_>) -> (String, String, u32) {
-    (job.user.to_owned(), job.virtual_cluster.to_owned(), job.devices)
 }
 
 fn features(term: Term) -> Features {

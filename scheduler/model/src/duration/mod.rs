@@ -1,6 +1,7 @@
 //! How long jobs run: estimates from the jobs of the past.
 
 mod additive;
+mod last;
 mod mean;
 mod rolling;
 mod walk;
@@ -9,9 +10,10 @@ use schema::plan::Plan;
 
 pub use self::{
     additive::{Additive, Feature, PAIRS, ShapeValue},
+    last::Last,
     mean::Mean,
     rolling::Rolling,
-    walk::{PastArrival, WalkErrors, walk},
+    walk::{PastArrival, SHARES, WalkErrors, walk},
 };
 
 /// What is known of a job when it arrives.

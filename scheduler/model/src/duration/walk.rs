@@ -13,16 +13,19 @@ pub struct PastArrival<'a> {
     pub duration_s: f64,
 }
 
+/// The shares of the estimates at which quantiles of their errors are reported.
+pub const SHARES: [f64; 4] = [0.25, 0.5, 0.75, 0.9];
+
 /// The errors of estimates.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WalkErrors {
     /// The number of estimates.
     pub jobs: u32,
-    /// Of the absolute errors, in seconds.
-    pub median_absolute_s: f64,
+    /// Quantiles of the absolute errors, in seconds, at [`SHARES`].
+    pub absolute_s: [f64; SHARES.len()],
     pub mean_absolute_s: f64,
-    /// The factor by which half of the estimates are off at most, above or below; durations below a second count as one.
-    pub median_factor: f64,
+    /// The factors by which these shares of the estimates are off at most, above or below; durations below a second count as one.
+    pub factors: [f64; SHARES.len()],
     /// Spearman's rank correlation of estimates and durations; 0 if either does not vary.
     pub rank_correlation: f64,
 }
@@ -59,20 +62,24 @@ fn errors(found: &[(f64, f64)]) -> Option<WalkErrors> {
     let (estimates, durations): (Vec<f64>, Vec<f64>) = found.iter().copied().unzip();
     Some(WalkErrors {
         jobs: found.len() as u32,
-        median_absolute_s: median(&absolute)?,
+        absolute_s: quantiles(&absolute)?,
         mean_absolute_s: absolute.iter().sum::<f64>() / found.len() as f64,
-        median_factor: median(&factors)?.exp(),
+        factors: quantiles(&factors)?.map(f64::exp),
         rank_correlation: correlation(&ranks(&estimates), &ranks(&durations)),
     })
 }
 
-/// The median: the mean of the two in the middle if there are two. `None` of no values.
-fn median(values: &[f64]) -> Option<f64> {
+/// The quantiles at [`SHARES`], between the two nearest values by their distance: the median of an even number of values is the mean of the two
+/// in the middle. `None` of no values.
+fn quantiles(values: &[f64]) -> Option<[f64; SHARES.len()]> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
-    let half = sorted.len() / 2;
-    let upper = *sorted.get(half)?;
-    Some(if sorted.len() % 2 == 1 { upper } else { (sorted[half - 1] + upper) / 2.0 })
+    let last = sorted.len().checked_sub(1)?;
+    Some(SHARES.map(|share| {
+        let at = share * last as f64;
+        let lower = sorted[at.floor() as usize];
+        lower + at.fract() * (sorted[at.ceil() as usize] - lower)
+    }))
 }
 
 /// The rank of each value; equal values have the mean of their ranks.
@@ -106,20 +113,7 @@ fn correlation(a: &[f64], b: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Estimates the last duration that it has learned.
-    #[derive(Default)]
-    struct Last(Option<f64>);
-
-    impl Durations for Last {
-        fn estimate(&self, _job: &Arrival<'_>) -> Option<f64> {
-            self.0
-        }
-
-        fn learn(&mut self, _job: &Arrival<'_>, duration_s: f64) {
-            self.0 = Some(duration_s);
-        }
-    }
+    use crate::duration::Last;
 
     fn history(jobs: &[(Option<u64>, f64)]) -> Vec<PastArrival<'static>> {
         let job = Arrival {
@@ -139,9 +133,9 @@ mod tests {
         // At 5 s none has ended, at 10 s the second, at 100 s the first, which ended last.
         let jobs = history(&[(Some(0), 50.0), (Some(5), 4.0), (Some(10), 8.0), (Some(100), 20.0)]);
         let errors = walk(&jobs, 0, &mut Last::default()).expect("two are estimated");
-        assert_eq!((errors.jobs, errors.median_absolute_s, errors.mean_absolute_s), (2, 17.0, 17.0));
+        assert_eq!((errors.jobs, errors.absolute_s[1], errors.mean_absolute_s), (2, 17.0, 17.0));
         // 4 s for 8 s, and 50 s for 20 s: the median of two logarithms is their mean.
-        assert!((errors.median_factor - (2.0f64 * 2.5).sqrt()).abs() < 1e-12, "{errors:?}");
+        assert!((errors.factors[1] - (2.0f64 * 2.5).sqrt()).abs() < 1e-12, "{errors:?}");
         assert_eq!(errors.rank_correlation, 1.0);
         assert_eq!(walk(&jobs, 3, &mut Last::default()).map(|errors| errors.jobs), Some(1));
         assert_eq!(walk(&jobs[..1], 0, &mut Last::default()), None);

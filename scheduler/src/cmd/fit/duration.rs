@@ -6,7 +6,7 @@ use anyhow::bail;
 use cli::table;
 use model::{
     Load,
-    duration::{Additive, Durations, Mean, PAIRS, PastArrival, Rolling, walk},
+    duration::{Additive, Durations, Last, Mean, PAIRS, PastArrival, Rolling, WalkErrors, walk},
     walk_load,
 };
 use rig::{Exit, output};
@@ -29,23 +29,22 @@ pub(super) fn run(
     past.sort_by_key(|past| past.submit_s);
     let from = ((1.0 - held_out) * past.len() as f64) as usize;
     let mut errors = Vec::new();
-    for estimator in [DurationEstimator::Mean, DurationEstimator::Qssf, DurationEstimator::Additive] {
+    for estimator in [
+        DurationEstimator::Mean,
+        DurationEstimator::Qssf,
+        DurationEstimator::Last,
+        DurationEstimator::Additive,
+    ] {
         let spinner = busy(format!("fit: {estimator}: {} jobs", past.len()));
         let mut own: Box<dyn Durations> = match estimator {
             DurationEstimator::Mean => Box::<Mean>::default(),
             DurationEstimator::Qssf => Box::<Rolling>::default(),
+            DurationEstimator::Last => Box::<Last>::default(),
             DurationEstimator::Additive => Box::new(Additive::new(PAIRS)),
         };
         let found = walk(&past, from, &mut *own);
         spinner.finish_and_clear();
-        errors.extend(found.map(|found| DurationErrors {
-            estimator,
-            jobs: found.jobs,
-            median_absolute_s: found.median_absolute_s,
-            mean_absolute_s: found.mean_absolute_s,
-            median_factor: found.median_factor,
-            rank_correlation: found.rank_correlation,
-        }));
+        errors.extend(found.map(|found| row(estimator, found)));
     }
     if errors.is_empty() {
         bail!(
@@ -112,22 +111,56 @@ fn load_errors(past: &[PastArrival<'_>], from: usize) -> Option<String> {
     ))
 }
 
+fn row(estimator: DurationEstimator, errors: WalkErrors) -> DurationErrors {
+    let [p25_absolute_s, median_absolute_s, p75_absolute_s, p90_absolute_s] = errors.absolute_s;
+    let [p25_factor, median_factor, p75_factor, p90_factor] = errors.factors;
+    DurationErrors {
+        estimator,
+        jobs: errors.jobs,
+        p25_absolute_s,
+        median_absolute_s,
+        p75_absolute_s,
+        p90_absolute_s,
+        mean_absolute_s: errors.mean_absolute_s,
+        p25_factor,
+        median_factor,
+        p75_factor,
+        p90_factor,
+        rank_correlation: errors.rank_correlation,
+    }
+}
+
+/// Prints the errors. Each quantile is a column: 25 % of the estimates are off by no more than the first.
 fn show(errors: &[DurationErrors]) -> anyhow::Result<()> {
     let mut lines = table::new(&[
         "estimator",
         "jobs",
-        "median absolute error",
+        "25 % off by",
+        "50 %",
+        "75 %",
+        "90 %",
         "mean",
-        "half are off by",
+        "25 % off by",
+        "50 %",
+        "75 %",
+        "90 %",
         "rank correlation",
     ]);
     for row in errors {
+        let seconds = |seconds: f64| format!("{seconds:.0} s");
+        let times = |factor: f64| format!("{factor:.2}x");
         lines.add_row([
             row.estimator.to_string(),
             row.jobs.to_string(),
-            format!("{:.0} s", row.median_absolute_s),
-            format!("{:.0} s", row.mean_absolute_s),
-            format!("{:.2} times", row.median_factor),
+            seconds(row.p25_absolute_s),
+            seconds(row.median_absolute_s),
+            seconds(row.p75_absolute_s),
+            seconds(row.p90_absolute_s),
+            seconds(row.mean_absolute_s),
+            times(row.p25_factor),
+            times(row.median_factor),
+            times(row.p75_factor),
+            times(row.p90_factor),
             format!("{:.3}", row.rank_correlation),
         ]);
     }

@@ -11,6 +11,9 @@ words! {
         Mean = "mean",
         /// The rolling estimate of QSSF.
         Qssf = "qssf",
+        /// The duration of the last job of the same user, virtual cluster and number of devices that has ended; or else of the same user, or else of
+        /// all.
+        Last = "last",
         /// The additive model with pairwise terms.
         Additive = "additive",
     }
@@ -22,10 +25,17 @@ pub struct DurationErrors {
     pub estimator: DurationEstimator,
     /// The number of estimates.
     pub jobs: u32,
+    /// What the absolute errors of a quarter of the estimates do not exceed.
+    pub p25_absolute_s: f64,
     pub median_absolute_s: f64,
+    pub p75_absolute_s: f64,
+    pub p90_absolute_s: f64,
     pub mean_absolute_s: f64,
-    /// The factor by which half of the estimates are off at most, above or below.
+    /// The factor by which a quarter of the estimates are off at most, above or below.
+    pub p25_factor: f64,
     pub median_factor: f64,
+    pub p75_factor: f64,
+    pub p90_factor: f64,
     /// Spearman's rank correlation of estimates and durations.
     pub rank_correlation: f64,
 }
@@ -58,9 +68,15 @@ mod tests {
         let errors = DurationErrors {
             estimator: DurationEstimator::Qssf,
             jobs: 12,
+            p25_absolute_s: 0.5,
             median_absolute_s: 1.5,
+            p75_absolute_s: 12.0,
+            p90_absolute_s: 31.0,
             mean_absolute_s: 20.25,
+            p25_factor: 1.25,
             median_factor: 2.0,
+            p75_factor: 3.0,
+            p90_factor: 9.5,
             rank_correlation: -0.5,
         };
         rows::write(&path, std::slice::from_ref(&errors)).unwrap();
