@@ -44,8 +44,8 @@ enum Kind {
 impl Kind {
     fn distance(self) -> f64 {
         match self {
-            // The network, and what the update on the host hid.
-            Kind::SeveralNodes(true) | Kind::Offload(false) => OF_FAR_KIND,
+            // The network, and the update on the host, which hides what runs beside it.
+            Kind::SeveralNodes(true) | Kind::Offload(_) => OF_FAR_KIND,
             _ => OF_KIND,
         }
     }

@@ -347,7 +347,10 @@ fn intervals_of_plans_of_another_kind_than_was_measured_cover_them() {
             row.plan.tp == 1 && row.plan.pp == 1
         });
         covered_outside("without pipeline parallelism", table.clone(), |row| row.plan.pp == 1);
-        covered_outside("without tensor parallelism", table, |row| row.plan.tp == 1);
+        covered_outside("without tensor parallelism", table.clone(), |row| row.plan.tp == 1);
+        covered_outside("with tensor or pipeline parallelism", table, |row| {
+            row.plan.tp > 1 || row.plan.pp > 1
+        });
     }
     let Some(tables) = tables_of_data_parallelism() else { return };
     for table in tables.into_iter().take(3) {

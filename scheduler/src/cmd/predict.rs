@@ -21,9 +21,9 @@ use crate::{inputs, measured::placement_text};
 
 /// Predict the time of a step with a model of `sched fit`.
 ///
-/// A configuration that was measured has the time of its rows. Any other has that of the formula with the smallest error that
-/// describes it, with a 95 % interval. `extrapolated` means that the time depends on parameters of which the rows say little, so
-/// that it is mostly what was assumed before the fit.
+/// A configuration that was measured has the time of its rows. Any other has that of the first formula that describes it, with a 95 %
+/// interval. `extrapolated` means that the configuration lies outside of the rows, or that the time depends on parameters of which the
+/// rows say little, so that it is mostly what was assumed before the fit.
 ///
 /// Beside other jobs (--with), the time is multiplied by the slowdown of the tables (--table). If they do not have these jobs together,
 /// the slowdown is that of the model, if `sched fit --interference` was part of its fit, and otherwise unknown: the command says so and
