@@ -4,6 +4,7 @@ mod export;
 mod parameters;
 mod published;
 mod runs;
+mod step_times;
 pub mod together;
 
 use std::{

@@ -28,9 +28,9 @@ use crate::{
 
 /// Fit models of step times to measurements, for plans, batches and devices that were not measured.
 ///
-/// Rows are those of jobs alone, of runs of `profile` (RUN), of its exports, and of tables of two published layouts (--csv):
-/// `exec_plan,placement,iter_time` of Rubick, and `placement,local_bsz,step_time` of Pollux. All rows have to be of devices of one
-/// type.
+/// Rows are those of jobs alone, of runs of `profile` (RUN), of its exports, of tables of step times of any origin (--csv):
+/// `job,devices,step_s`, and of two published layouts: `exec_plan,placement,iter_time` of Rubick, and `placement,local_bsz,step_time`
+/// of Pollux. All rows have to be of devices of one type.
 ///
 /// Each formula that describes three or more different configurations of a workload is fitted. The errors that are printed are
 /// those of predictions of rows that were left out of the fit: one configuration after another, or a twentieth of more than
@@ -72,7 +72,8 @@ pub(super) struct Args {
     /// Directories of runs of `profile`.
     #[arg(value_name = "RUN", required_unless_present_any = ["csv", "duration", "interference"])]
     runs: Vec<PathBuf>,
-    /// Tables of step times: exports of `profile`, or of a published layout, which is found by the names of the columns.
+    /// Tables of step times: exports of `profile`, job,devices,step_s of any origin, or of a published layout, which is found by the names of
+    /// the columns.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     csv: Vec<PathBuf>,
     /// The workload of published tables as NAME[@bN] [default: by the name of the file]. Rubick's need the global batch of their rows,

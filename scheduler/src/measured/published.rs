@@ -12,7 +12,7 @@ use schema::{
     },
 };
 
-use super::{Found, Inputs, Row, bytes, export, facts};
+use super::{Found, Inputs, Row, bytes, export, facts, step_times};
 
 /// The rows of a table of any layout.
 ///
@@ -24,6 +24,9 @@ pub(super) fn table(path: &Path, inputs: &Inputs<'_>) -> anyhow::Result<Found> {
     let layout = times::layout(source)?;
     if layout == Layout::Export {
         return Ok(export::read(path, bytes)?);
+    }
+    if layout == Layout::StepTimes {
+        return step_times::read(path, bytes, inputs);
     }
     let about = times::subject(layout, path);
     let asked = inputs.workload;

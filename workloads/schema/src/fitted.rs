@@ -50,6 +50,8 @@ words! {
         Run = "run",
         /// A table of `profile export`.
         Export = "export",
+        /// Step times of any origin: `job,devices,step_s,..`.
+        StepTimes = "step-times",
         /// Iteration times of the artifact of Rubick: `exec_plan,placement,iter_time,..`.
         Rubick = "rubick",
         /// Step times of the artifact of Pollux: `placement,local_bsz,step_time,..`.

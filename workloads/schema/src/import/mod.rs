@@ -10,6 +10,7 @@ mod pai2020;
 mod philly;
 mod pollux;
 mod rubick;
+pub mod step_times;
 mod table;
 mod timed;
 pub mod times;

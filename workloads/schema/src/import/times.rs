@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use serde::{Deserialize, de::DeserializeOwned};
 
-use super::{Found, Source, pollux, rubick};
+use super::{Found, Source, pollux, rubick, step_times};
 use crate::{
     fitted::{FittedRow, Layout, UnfitRow},
     plan::Plan,
@@ -53,7 +53,12 @@ pub fn layout(Source { file, text }: Source<'_>) -> Result<Layout, RowError> {
     let records = Records::new(file, text)?;
     let header = records.header();
     let has = |columns: &[&str]| columns.iter().all(|column| header.iter().any(|found| found == *column));
-    let known = [(Layout::Export, EXPORT), (Layout::Rubick, RUBICK), (Layout::Pollux, POLLUX)];
+    let known = [
+        (Layout::Export, EXPORT),
+        (Layout::StepTimes, step_times::NEEDED),
+        (Layout::Rubick, RUBICK),
+        (Layout::Pollux, POLLUX),
+    ];
     match known.iter().find(|(_, columns)| has(columns)) {
         Some((layout, _)) => Ok(*layout),
         None => {
@@ -70,7 +75,7 @@ pub fn device_type(layout: Layout) -> Option<&'static str> {
     match layout {
         Layout::Rubick | Layout::RubickParameters => Some("NVIDIA A800-SXM4-80GB"),
         Layout::Pollux => Some("Tesla T4"),
-        Layout::Run | Layout::Export => None,
+        Layout::Run | Layout::Export | Layout::StepTimes => None,
     }
 }
 
@@ -79,7 +84,7 @@ pub fn device_memory_bytes(layout: Layout) -> Option<u64> {
     match layout {
         Layout::Rubick => Some(80 << 30),
         Layout::Pollux => Some(16 << 30),
-        Layout::Run | Layout::Export | Layout::RubickParameters => None,
+        Layout::Run | Layout::Export | Layout::StepTimes | Layout::RubickParameters => None,
     }
 }
 
@@ -95,7 +100,7 @@ pub fn subject(layout: Layout, file: &Path) -> Option<Subject> {
             let known = pollux::APPLICATIONS.iter().find(|known| known.name == stem)?;
             Some(Subject { workload: known.workload, global_batch: None })
         }
-        Layout::Run | Layout::Export | Layout::RubickParameters => None,
+        Layout::Run | Layout::Export | Layout::StepTimes | Layout::RubickParameters => None,
     }
 }
 
