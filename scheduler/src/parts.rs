@@ -4,9 +4,27 @@ use anyhow::ensure;
 use model::{Parts, Prior};
 use schema::{calibration::Calibration, device::Device};
 
-/// Standard deviation of the logarithm of a bandwidth that was measured by itself: training reaches a little less or, by another
-/// algorithm, a little more.
-const MEASURED: f64 = 0.2;
+/// What training takes of collectives that were measured by themselves.
+struct InTraining {
+    /// The bandwidth that it reaches, over the measured one, and the standard deviation of its logarithm.
+    bandwidth: (f64, f64),
+    /// The fixed part of a synchronisation of data-parallel ranks, over the time of the smallest all-reduce: gradients are reduced in
+    /// several of them.
+    sync: f64,
+    /// The fixed part of a tensor-parallel all-reduce, by that time.
+    tensor: f64,
+}
+
+/// Standard deviation of the logarithm of a latency in training.
+const LATENCY: f64 = 1.0;
+
+/// On GPUs ranks have their links to themselves. Latencies are as those of [`Parts::A800`] are to each other.
+const ON_GPUS: InTraining = InTraining { bandwidth: (1.0, 0.2), sync: 5.0, tensor: 1.0 };
+
+/// On cores ranks share the memory that they talk through with their own compute. Ten fits to workloads on two cores (`two-ranks` of
+/// `reports/record/20261124-epyc-avx512` and `20261125-epyc-avx512`) have, in the geometric mean, 2.2 GB/s, 1.9 ms and 0.45 ms, and
+/// `reports/record/20261125-epyc-rubick/machine.toml` has 3.2 GB/s and 0.10 ms for machines of this kind.
+const ON_CORES: InTraining = InTraining { bandwidth: (0.7, 0.5), sync: 18.0, tensor: 4.5 };
 
 /// Types of devices with the compute, the links and the network of [`Parts::A800`], or nearly.
 const LIKE_A800: [&str; 2] = ["A800-SXM4", "A100-SXM4"];
@@ -30,8 +48,13 @@ pub fn of(is_on_cores: bool, device_type: &str, calibration: Option<&Calibration
         kind(has_cores),
         kind(is_on_cores)
     );
+    let InTraining { bandwidth: (share, sd), sync, tensor } = if is_on_cores { ON_CORES } else { ON_GPUS };
     if let Some(bandwidth) = all_reduce(calibration) {
-        parts.intra = Prior { mean: bandwidth, sd: MEASURED };
+        parts.intra = Prior { mean: share * bandwidth, sd };
+    }
+    if let Some(latency_s) = latency_s(calibration) {
+        parts.sync_latency = Prior { mean: sync * latency_s, sd: LATENCY };
+        parts.tensor_latency = Prior { mean: tensor * latency_s, sd: LATENCY };
     }
     if let Some(bandwidth) = copies(calibration) {
         parts.host_link = bandwidth;
@@ -44,6 +67,13 @@ fn all_reduce(calibration: &Calibration) -> Option<f64> {
     let largest = calibration.all_reduce.iter().map(|row| row.bytes).max()?;
     let rows = calibration.all_reduce.iter().filter(|row| row.bytes == largest);
     geometric_mean(rows.map(|row| row.bus_bytes_per_s.value as f64 / 1e9))
+}
+
+/// The time of the smallest all-reduces, in s for each rank beside the first: the geometric mean over groups of devices.
+fn latency_s(calibration: &Calibration) -> Option<f64> {
+    let smallest = calibration.all_reduce.iter().map(|row| row.bytes).min()?;
+    let rows = calibration.all_reduce.iter().filter(|row| row.bytes == smallest && row.devices.len() > 1);
+    geometric_mean(rows.map(|row| row.time_ns.value as f64 / 1e9 / (row.devices.len() - 1) as f64))
 }
 
 /// The bandwidth of the largest copies between host and device, in GB/s: the geometric mean over devices and directions.
@@ -75,7 +105,11 @@ mod tests {
         other.bus_bytes_per_s.value = 1_000_000_000;
         calibration.all_reduce.extend([larger, other]);
         let parts = of(true, "EPYC", Some(&calibration)).unwrap();
-        assert!((parts.intra.mean - 2.0).abs() < 1e-12 && parts.intra.sd == MEASURED, "{:?}", parts.intra);
+        // The geometric mean of 4 and 1 GB/s, and the share of it that training reaches on cores.
+        assert!((parts.intra.mean - 0.7 * 2.0).abs() < 1e-12 && parts.intra.sd == 0.5, "{:?}", parts.intra);
+        // The all-reduce of 1 KiB takes 0.1 ms.
+        assert!((parts.sync_latency.mean - 18.0 * 1e-4).abs() < 1e-12, "{:?}", parts.sync_latency);
+        assert!((parts.tensor_latency.mean - 4.5 * 1e-4).abs() < 1e-12, "{:?}", parts.tensor_latency);
         // The golden file has a copy of 1 GiB at 55 GB/s.
         assert!((parts.host_link - 55.0).abs() < 1e-9, "{}", parts.host_link);
         assert_eq!(parts.update, Parts::CORES.update);

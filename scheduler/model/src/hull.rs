@@ -69,11 +69,13 @@ impl Hull {
         self.kinds.extend(kinds(setting));
     }
 
-    /// The square of the distance of a setting: doublings beyond the range of each quantity, and that of each kind that no row has.
+    /// The square of the distance of a setting: doublings beyond the range of each quantity, and that of each kind that no row has. From the
+    /// first doubling on the square grows by twice as much with each, as that of errors that are independent of each other.
     fn squared_distance(&self, setting: &Setting) -> f64 {
         let Some(ranges) = &self.ranges else { return 0.0 };
         let beyond = |((least, largest), value): (&(f64, f64), f64)| {
-            (least - value).max(value - largest).max(0.0).powi(2)
+            let doublings = (least - value).max(value - largest).max(0.0);
+            if doublings > 1.0 { 2.0 * doublings - 1.0 } else { doublings.powi(2) }
         };
         let quantities: f64 = ranges.iter().zip(quantities(setting)).map(beyond).sum();
         let unknown = kinds(setting).into_iter().filter(|kind| !self.kinds.contains(kind));

@@ -88,7 +88,8 @@ impl Parts {
         sync_latency: prior(1e-4, 0.5),
     };
 
-    /// Cores of one machine, whose ranks talk through its memory. They differ more than GPUs do, so that little is known.
+    /// Cores of one machine, whose ranks talk through its memory. They differ more than GPUs do, so that little is known. Latencies are
+    /// the geometric means of ten fits to workloads on two cores (`two-ranks` of `reports/record/20261124-epyc-avx512` and `20261125-epyc-avx512`).
     pub const CORES: Parts = Parts {
         launch: prior(0.002, 1.5),
         bf16: prior(0.8, 0.7),
@@ -100,8 +101,8 @@ impl Parts {
         update: prior(5.0, 1.0),
         host_update_fixed: prior(0.5, 1.0),
         host_update: prior(0.5, 1.0),
-        tensor_latency: prior(2e-4, 1.5),
+        tensor_latency: prior(4.5e-4, 1.0),
         stage_latency: prior(1e-3, 1.5),
-        sync_latency: prior(5e-4, 1.5),
+        sync_latency: prior(1.9e-3, 1.0),
     };
 }

@@ -8,6 +8,7 @@ mod fairness;
 mod fast_forward;
 mod fidelity;
 mod fit;
+mod from_one_device;
 mod held;
 mod help;
 mod hindsight;
