@@ -150,3 +150,56 @@ fn errors_of_arrivals_are_printed_for_histories_with_dates() {
         .expect("it is one");
     assert_eq!(bins, 574 - 288 - 4, "{line}");
 }
+
+/// A job every 1,000 s, of three users in turns. Those of `ann` repeat the one before, but for each tenth, which is any other. Those of
+/// `bob` have nothing to do with the ones before, and those of `eve` are of two recurring jobs.
+#[test]
+fn additive_estimates_are_as_good_as_the_last_duration_at_every_quantile() {
+    let door = crate::door();
+    let mut random = fastrand::Rng::with_seed(11);
+    let mut text = "name,submit_s,job,steps,step_ns,user,recurring_job,submit_utc\n".to_owned();
+    let mut of_ann = 100;
+    for number in 0..1800u32 {
+        let at = u64::from(number) * 1000;
+        let date = humantime::format_rfc3339_seconds(
+            std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_598_918_400 + at),
+        );
+        let (user, name, steps) = match number % 3 {
+            0 => {
+                if random.u8(0..10) == 0 {
+                    of_ann = 10 << random.u8(0..6);
+                }
+                ("ann", "train", of_ann)
+            }
+            1 => ("bob", "train", random.u32(20..80)),
+            _ => {
+                let is_long = random.bool();
+                ("eve", if is_long { "long" } else { "short" }, if is_long { 900 } else { 9 })
+            }
+        };
+        text += &format!("job-{number},{at},any,{steps},1000000000,{user},{name},{date}\n");
+    }
+    door.write("old.csv", &text);
+    let said = door.exits(0, "fit --duration old.csv --out shapes.csv --json");
+    let errors: Vec<DurationErrors> = rows::from_json(&said.out).expect("errors");
+    let row = |estimator| errors.iter().find(|row| row.estimator == estimator).expect("it is a row");
+    let (last, additive) = (row(DurationEstimator::Last), row(DurationEstimator::Additive));
+    let quantiles = |row: &DurationErrors| {
+        [
+            row.p25_absolute_s,
+            row.median_absolute_s,
+            row.p75_absolute_s,
+            row.p90_absolute_s,
+            row.p25_factor,
+            row.median_factor,
+            row.p75_factor,
+            row.p90_factor,
+        ]
+    };
+    for (own, other) in quantiles(additive).into_iter().zip(quantiles(last)) {
+        assert!(own <= other + 1e-6 * other.abs(), "{additive:?} and {last:?}");
+    }
+    assert!(additive.rank_correlation > last.rank_correlation, "{additive:?} and {last:?}");
+    // Nine in ten jobs of ann are exact, and those of eve nearly so.
+    assert!(additive.median_factor < 1.02 && last.p75_factor > 2.0, "{additive:?} and {last:?}");
+}

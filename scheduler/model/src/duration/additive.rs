@@ -13,11 +13,15 @@
 //! is a ridge regression. `k` is the variance within levels over that between levels, of the same residuals (the estimate of a one-way
 //! analysis of variance), so that a term that tells nothing is shrunk to 0. A level of one job, such as a name that is used once, has the
 //! value 0. Pairs are those whose values have the largest sum of squares on what single features leave, of all pairs.
-//! An estimate is the median: the exponential of the sum.
+//! The exponential of the sum is a median. An estimate is the sum drawn to the last duration of the series ([`Bands`]).
 
 use std::collections::HashMap;
 
-use super::{Arrival, Durations, PastArrival, last::series};
+use super::{
+    Arrival, Durations, PastArrival,
+    bands::{Bands, KeptAside, LastOnes},
+    last::series,
+};
 
 /// Sweeps over all terms, before and after pairs are added.
 const SWEEPS: usize = 12;
@@ -69,8 +73,8 @@ impl Feature {
         }
     }
 
-    /// The level of a job, after a job of the same user, virtual cluster and devices that had this level of duration.
-    fn level(self, job: &Arrival<'_>, last: Option<i32>) -> String {
+    /// The level of a job after the last ones of its series.
+    fn level(self, job: &Arrival<'_>, last: Option<LastOnes>) -> String {
         match self {
             Feature::User => job.user.to_owned(),
             Feature::RecurringJob => job.name.to_owned(),
@@ -79,7 +83,10 @@ impl Feature {
             Feature::Devices => job.devices.to_string(),
             Feature::Hour => job.time.map(|time| time.hour.to_string()).unwrap_or_default(),
             Feature::Day => job.time.map(|time| time.day.to_string()).unwrap_or_default(),
-            Feature::Last => last.map(|level| format!("{:.0}s", STEP.powi(level))).unwrap_or_default(),
+            Feature::Last => {
+                let level = |last: LastOnes| STEP.powi((last.log / STEP.ln()).round() as i32);
+                last.map(|last| format!("{:.0}s", level(last))).unwrap_or_default()
+            }
         }
     }
 }
@@ -103,6 +110,15 @@ impl Term {
     }
 }
 
+/// A job that was learned.
+#[derive(Clone, Copy, Debug)]
+struct Learned {
+    levels: Levels,
+    /// Logarithm of its duration in seconds.
+    log: f64,
+    last: Option<LastOnes>,
+}
+
 /// A value of a shape, for readers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ShapeValue {
@@ -120,9 +136,10 @@ pub struct ShapeValue {
 pub struct Additive {
     pairs: usize,
     names: Vec<HashMap<String, u32>>,
-    /// The level of the last duration, by user, virtual cluster and devices.
-    last: HashMap<(String, String, u32), i32>,
-    jobs: Vec<(Levels, f64)>,
+    /// The last durations, by user, virtual cluster and devices.
+    last: HashMap<(String, String, u32), LastOnes>,
+    jobs: Vec<Learned>,
+    bands: Bands,
     /// Jobs at the last fit.
     fitted: usize,
     mean: f64,
@@ -138,6 +155,7 @@ impl Additive {
             names,
             last: HashMap::new(),
             jobs: Vec::new(),
+            bands: Bands::default(),
             fitted: 0,
             mean: 0.0,
             shapes: Vec::new(),
@@ -148,34 +166,50 @@ impl Additive {
     /// is the one that was learned before.
     pub fn add(&mut self, job: &Arrival<'_>, duration_s: f64) {
         let log = duration_s.max(SHORTEST_S).ln();
-        let last = self.last.insert(series(job), (log / STEP.ln()).round() as i32);
+        let series = series(job);
+        let last = self.last.get(&series).copied();
+        self.last.insert(series, last.map_or(LastOnes::first(log), |last| last.then(log)));
         let mut levels = [0; Feature::ALL.len()];
         for ((level, feature), names) in levels.iter_mut().zip(Feature::ALL).zip(&mut self.names) {
             let next = names.len() as u32;
             *level = *names.entry(feature.level(job, last)).or_insert(next);
         }
-        self.jobs.push((levels, log));
+        self.jobs.push(Learned { levels, log, last });
     }
 
-    /// Fits the shapes to the jobs that were learned.
+    /// Fits the bands to the last quarter of the jobs that were learned, by shapes of the others, and then the shapes to all.
     pub fn fit(&mut self) {
         self.fitted = self.jobs.len();
+        let first = self.jobs.len() * 3 / 4;
+        self.fit_shapes(first);
+        let kept_aside = self.jobs[first..].iter().filter_map(|job| {
+            let by_features =
+                self.mean + self.effects(job.levels.map(Some)).map(|(_, effect)| effect).sum::<f64>();
+            Some(KeptAside { by_features, last: job.last?, log: job.log })
+        });
+        self.bands = Bands::fitted(&kept_aside.collect::<Vec<_>>());
+        self.fit_shapes(self.jobs.len());
+    }
+
+    /// Fits the shapes to the first jobs that were learned.
+    fn fit_shapes(&mut self, count: usize) {
         self.shapes.clear();
-        if self.jobs.is_empty() {
+        let jobs = &self.jobs[..count];
+        if jobs.is_empty() {
             return;
         }
-        self.mean = self.jobs.iter().map(|(_, log)| log).sum::<f64>() / self.jobs.len() as f64;
-        let mut residuals: Vec<f64> = self.jobs.iter().map(|(_, log)| log - self.mean).collect();
+        self.mean = jobs.iter().map(|job| job.log).sum::<f64>() / count as f64;
+        let mut residuals: Vec<f64> = jobs.iter().map(|job| job.log - self.mean).collect();
         // A feature without two levels says nothing.
         let singles = (0..Feature::ALL.len()).filter(|feature| self.names[*feature].len() > 1);
         let singles: Vec<usize> = singles.collect();
         let mut terms: Vec<Fitting> =
-            singles.iter().map(|feature| Fitting::new(Term(*feature, None), &self.jobs)).collect();
+            singles.iter().map(|feature| Fitting::new(Term(*feature, None), jobs)).collect();
         sweep(&mut terms, &mut residuals);
         let mut pairs: Vec<(f64, Fitting)> = Vec::new();
         for (number, one) in singles.iter().enumerate() {
             for other in &singles[number + 1..] {
-                let mut pair = Fitting::new(Term(*one, Some(*other)), &self.jobs);
+                let mut pair = Fitting::new(Term(*one, Some(*other)), jobs);
                 pairs.push((pair.explained(&residuals), pair));
             }
         }
@@ -194,15 +228,28 @@ impl Additive {
     }
 
     /// The terms of the estimate of a job, each as what it multiplies the duration by, after the duration of the mean job in seconds.
-    /// Terms of which its levels were not seen are left out.
+    /// Terms of which its levels were not seen are left out. The last duration has what draws the estimate to it, too.
     pub fn terms(&self, job: &Arrival<'_>) -> (f64, Vec<(Features, f64)>) {
-        let levels = self.levels(job);
-        let terms = self.shapes.iter().filter_map(|(term, shape)| {
-            let levels = levels.map(|level| level.unwrap_or(u32::MAX));
+        let last = self.last.get(&series(job)).copied();
+        let mut effects: Vec<(Features, f64)> = self.effects(self.levels(job, last)).collect();
+        if let Some(last) = last {
+            let by_features = self.mean + effects.iter().map(|(_, effect)| effect).sum::<f64>();
+            let drawn = self.bands.draw(by_features, last) - by_features;
+            match effects.iter_mut().find(|(features, _)| *features == (Feature::Last, None)) {
+                Some((_, effect)) => *effect += drawn,
+                None => effects.push(((Feature::Last, None), drawn)),
+            }
+        }
+        (self.mean.exp(), effects.into_iter().map(|(features, effect)| (features, effect.exp())).collect())
+    }
+
+    /// What the terms add to the logarithm of the duration at levels that were seen.
+    fn effects(&self, levels: [Option<u32>; Feature::ALL.len()]) -> impl Iterator<Item = (Features, f64)> {
+        let levels = levels.map(|level| level.unwrap_or(u32::MAX));
+        self.shapes.iter().filter_map(move |(term, shape)| {
             let (effect, _) = shape.get(&term.key(&levels))?;
-            Some((features(*term), effect.exp()))
-        });
-        (self.mean.exp(), terms.collect())
+            Some((features(*term), *effect))
+        })
     }
 
     /// All values of all shapes but those of one job: by term, and by level in the order of their first job.
@@ -232,8 +279,7 @@ impl Additive {
         values
     }
 
-    fn levels(&self, job: &Arrival<'_>) -> [Option<u32>; Feature::ALL.len()] {
-        let last = self.last.get(&series(job)).copied();
+    fn levels(&self, job: &Arrival<'_>, last: Option<LastOnes>) -> [Option<u32>; Feature::ALL.len()] {
         let mut levels = [None; Feature::ALL.len()];
         for ((level, feature), names) in levels.iter_mut().zip(Feature::ALL).zip(&self.names) {
             *level = names.get(&feature.level(job, last)).copied();
@@ -253,11 +299,11 @@ struct Fitting {
 }
 
 impl Fitting {
-    fn new(term: Term, jobs: &[(Levels, f64)]) -> Fitting {
+    fn new(term: Term, jobs: &[Learned]) -> Fitting {
         let mut places = HashMap::new();
         let mut keys = Vec::new();
-        let place = |(levels, _): &(Levels, f64)| {
-            *places.entry(term.key(levels)).or_insert_with_key(|key| {
+        let place = |job: &Learned| {
+            *places.entry(term.key(&job.levels)).or_insert_with_key(|key| {
                 keys.push(*key);
                 keys.len() as u32 - 1
             })

@@ -1,6 +1,7 @@
 //! How long jobs run: estimates from the jobs of the past.
 
 mod additive;
+mod bands;
 mod last;
 mod mean;
 mod rolling;

@@ -71,7 +71,7 @@ fn errors(found: &[(f64, f64)]) -> Option<WalkErrors> {
 
 /// The quantiles at [`SHARES`], between the two nearest values by their distance: the median of an even number of values is the mean of the two
 /// in the middle. `None` of no values.
-fn quantiles(values: &[f64]) -> Option<[f64; SHARES.len()]> {
+pub(super) fn quantiles(values: &[f64]) -> Option<[f64; SHARES.len()]> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
     let last = sorted.len().checked_sub(1)?;
