@@ -29,6 +29,10 @@ const BREADTH: f64 = 0.7;
 /// An error below this factor is never doubted: formulas are off by as much.
 const LEAST_FACTOR: f64 = 1.25;
 
+/// The least scale of residuals of rows that are right. Formulas are off from published rows by that much, and the residuals of few rows do not
+/// show it.
+const MISFIT: f64 = 0.06;
+
 /// The least number of configurations that are right.
 const LEFT: usize = 5;
 
@@ -72,7 +76,7 @@ pub(crate) fn explanations(
     if most == 0 {
         return probable(&groups, &tried);
     }
-    let scale = fit_quickly(formula, rows, options).scale;
+    let scale = fit_quickly(formula, rows, options).scale.max(MISFIT);
     let mut wrong: Vec<usize> = Vec::new();
     loop {
         let suspects = suspects(formula, &groups, &wrong, options);
