@@ -95,17 +95,17 @@ impl<'a> Labelled<'a> {
         Labelled { jobs, features, alone, samples }
     }
 
-    /// A tree that is fitted without the jobs of these workloads.
+    /// A tree that is fitted without the jobs of these families.
     fn tree(&self, left_out: &BTreeSet<&str>) -> Vec<TreeNode> {
-        let kept = self.samples.iter().filter(|(job, _)| !left_out.contains(self.workload(**job)));
+        let kept = self.samples.iter().filter(|(job, _)| !left_out.contains(self.family(**job)));
         tree::fit(&self.features, &kept.map(|(_, sample)| sample.clone()).collect::<Vec<_>>())
     }
 
-    fn workload(&self, job: usize) -> &'a str {
-        &self.jobs[job].workload
+    fn family(&self, job: usize) -> &'a str {
+        self.jobs[job].family()
     }
 
-    /// Classes of jobs by trees without their workload, and pairs of jobs by trees without the workloads of both.
+    /// Classes of jobs by trees without their family, and pairs of jobs by trees without the families of both.
     fn errors<'b>(&self, pairs: impl Iterator<Item = &'b Together>) -> ClassErrors {
         let mut trees: BTreeMap<BTreeSet<&str>, Vec<TreeNode>> = BTreeMap::new();
         let mut class = |job: usize, left_out: BTreeSet<&'a str>| {
@@ -121,13 +121,13 @@ impl<'a> Labelled<'a> {
             *slowest = slowest.min(speed(of));
         }
         let is_right = |(job, sample): &(&usize, &Sample)| {
-            class(**job, BTreeSet::from([self.workload(**job)])) == sample.class
+            class(**job, BTreeSet::from([self.family(**job)])) == sample.class
         };
         let right = self.samples.iter().filter(is_right).count() as u32;
         let (jobs, pairs) = (self.samples.len() as u32, worse.len() as u32);
         let mut errors = ClassErrors { jobs, right, pairs, good: 0, packed: 0, packed_good: 0 };
         for (pair, speed) in worse {
-            let left_out = BTreeSet::from(pair.map(|job| self.workload(job)));
+            let left_out = BTreeSet::from(pair.map(|job| self.family(job)));
             let scores = pair.map(|job| class(job, left_out.clone()).score());
             let (is_good, is_packed) = (speed >= MEDIUM, scores.iter().sum::<u32>() <= PACKED);
             errors.good += u32::from(is_good);

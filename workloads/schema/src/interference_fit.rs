@@ -103,10 +103,17 @@ pub struct JobAlone {
     pub workload: String,
     pub global_batch: Option<u32>,
     pub plan: Option<Plan>,
-    pub step_ns: u64,
+    /// What workloads have in common that are variants of one model. They share effects, and are left out together. Absent for the workload
+    /// itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub family: Option<String>,
+    /// Absent if it is not known, like the values below.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_ns: Option<u64>,
     /// From 0 to 1.
-    pub busy: f64,
-    /// In cores; absent if it was not measured, like the values below.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub busy: Option<f64>,
+    /// In cores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<f64>,
     /// From 0 to 1.
@@ -116,6 +123,13 @@ pub struct JobAlone {
     pub peak_memory_bytes: Option<u64>,
 }
 
+impl JobAlone {
+    /// What it shares effects with.
+    pub fn family(&self) -> &str {
+        self.family.as_deref().unwrap_or(&self.workload)
+    }
+}
+
 /// The model of one sharing mode.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -123,27 +137,85 @@ pub struct ModeFit {
     pub sharing: Sharing,
     /// The largest number of jobs in a group. The model does not answer for larger ones.
     pub largest_group: u32,
+    /// Whether predictions begin at the fair share of the device; otherwise at 1, because a share needs what was not measured of a job.
+    #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
+    pub begins_at_fair_share: bool,
     pub measured: Vec<MeasuredSlowdown>,
     pub terms: Vec<InterferenceTerm>,
-    /// What each workload bears more than the terms say, and then what each does to others more than they say: what it adds to the
-    /// logarithm of a slowdown.
+    /// What each family of workloads bears more than the terms say, and then what each does to others more than they say: what it adds to
+    /// the logarithm of a slowdown.
     pub victims: Vec<WorkloadEffect>,
     pub aggressors: Vec<WorkloadEffect>,
     /// What each workload bears where the device is free whenever it needs it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub burdens: Vec<WorkloadEffect>,
-    /// Covariance of the coefficients: of terms, victims, aggressors and burdens in this order, row by row.
+    /// What each workload does to others where the device is free whenever they need it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disturbances: Vec<WorkloadEffect>,
+    /// What single jobs bear and do more than their families, where a family has several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub victim_jobs: Vec<WorkloadEffect>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub aggressor_jobs: Vec<WorkloadEffect>,
+    /// Covariance of the coefficients: of terms and effects in the order of this file, row by row.
     pub covariance: Vec<Vec<f64>>,
-    /// Standard deviations of the effects of workloads, and of residuals.
+    /// Standard deviations of the effects, and of residuals.
     pub victim_sd: f64,
     pub aggressor_sd: f64,
     #[serde(default)]
     pub burden_sd: f64,
+    #[serde(default)]
+    pub disturbance_sd: f64,
+    #[serde(default)]
+    pub victim_job_sd: f64,
+    #[serde(default)]
+    pub aggressor_job_sd: f64,
     pub residual_sd: f64,
     /// Half of a 95 % interval over the standard deviation, both of the logarithm: if a member has no effect, and if all have one.
     pub reach: f64,
     pub reach_of_known: f64,
+    /// The same for each class of contention; without them, those above are of all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reaches: Vec<ContentionReach>,
     pub errors: Vec<SlowdownErrors>,
+    /// The errors of the model on families of workloads that were left out, for each class of contention.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub errors_by_contention: Vec<SlowdownErrors>,
+}
+
+words! {
+    /// How much of its time a job loses by a fair share of the device.
+    ContentionClass {
+        /// Less than a tenth.
+        Light = "light",
+        /// Less than a third.
+        Medium = "medium",
+        Heavy = "heavy",
+    }
+}
+
+impl ContentionClass {
+    /// The class of a share of time that is lost.
+    pub fn of_lost_share(lost: f64) -> ContentionClass {
+        match lost {
+            ..0.1 => ContentionClass::Light,
+            ..0.333 => ContentionClass::Medium,
+            _ => ContentionClass::Heavy,
+        }
+    }
+}
+
+/// The reach of intervals of a class of contention.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ContentionReach {
+    pub class: ContentionClass,
+    pub reach: f64,
+    pub reach_of_known: f64,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// The measured slowdown of a job beside others: the geometric mean over blocks.
@@ -190,10 +262,11 @@ words! {
     }
 }
 
-/// What a workload adds to the logarithm of slowdowns.
+/// What a workload, its family or a job of it adds to the logarithm of slowdowns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkloadEffect {
+    /// The name of the family, or of the job in full spelling.
     pub workload: String,
     pub effect: f64,
 }
@@ -206,11 +279,17 @@ pub struct SlowdownErrors {
     /// The number of jobs in the groups; absent for groups of all sizes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group_size: Option<u32>,
+    /// The class of contention; absent for all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contention: Option<ContentionClass>,
     pub estimator: SlowdownEstimator,
     /// The number of predictions.
     pub rows: u32,
     pub mean_percent: f64,
     pub p95_percent: f64,
+    /// The mean of the absolute errors of speeds over those alone, `1 / slowdown`; absent in older files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean_speed_error: Option<f64>,
     /// Share of the measured slowdowns that lie in the predicted 95 % interval; absent for estimators without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub covered_percent: Option<f64>,
@@ -254,13 +333,27 @@ pub struct ClassErrors {
     pub packed_good: u32,
 }
 
+impl ModeFit {
+    /// All effects, in the order of the coefficients.
+    pub fn effects(&self) -> [&[WorkloadEffect]; 6] {
+        [
+            &self.victims,
+            &self.aggressors,
+            &self.burdens,
+            &self.disturbances,
+            &self.victim_jobs,
+            &self.aggressor_jobs,
+        ]
+    }
+}
+
 impl InterferenceFit {
     /// What is inconsistent, and where.
     pub(crate) fn problem(&self) -> Option<String> {
         let jobs = self.jobs.len() as u32;
         for mode in &self.modes {
             let of = format!("interference under {}", mode.sharing);
-            let effects = mode.victims.len() + mode.aggressors.len() + mode.burdens.len();
+            let effects: usize = mode.effects().iter().map(|effects| effects.len()).sum();
             let count = mode.terms.len() + effects;
             let is_known = |row: &MeasuredSlowdown| {
                 row.slowdown > 0.0
@@ -274,7 +367,11 @@ impl InterferenceFit {
                 "a term has a scale that is not above 0 and finite".into()
             } else if !mode.terms.iter().all(|term| term.weight.is_finite() && term.centre.is_finite()) {
                 "a term has a weight or a centre that is not finite".into()
-            } else if ![mode.residual_sd, mode.reach, mode.reach_of_known].into_iter().all(is_positive) {
+            } else if ![mode.residual_sd, mode.reach, mode.reach_of_known]
+                .into_iter()
+                .chain(mode.reaches.iter().flat_map(|of_class| [of_class.reach, of_class.reach_of_known]))
+                .all(is_positive)
+            {
                 "residual_sd and the reach are not above 0 and finite".into()
             } else if !mode.measured.iter().all(is_known) {
                 "a measured slowdown is not above 0, or names a job that the file does not have".into()

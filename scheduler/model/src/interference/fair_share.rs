@@ -7,7 +7,8 @@ use super::Alone;
 /// Rounds of the fixed point. It converges geometrically, and 100 rounds leave less than the error of any measurement.
 const ROUNDS: usize = 100;
 
-/// The slowdown of the first of some jobs. `None` for modes in which members have weights, or whose slowdowns say nothing.
+/// The slowdown of the first of some jobs. `None` for modes in which members have weights, or whose slowdowns say
+/// nothing, and for jobs of which what it needs was not measured.
 ///
 /// Jobs that take turns of equal times are each slowed down by their number, and those that take turns of steps by the sum of the times
 /// of their steps. Jobs that run at once are slowed down by [`processor_sharing`].
@@ -19,14 +20,20 @@ pub(super) fn slowdown(sharing: &Sharing, jobs: &[&Alone]) -> Option<f64> {
     match sharing {
         Sharing::StepGate { quantum: Quantum::Time(_), .. } => Some(jobs.len() as f64),
         Sharing::StepGate { quantum: Quantum::Steps(_), .. } => {
-            Some(jobs.iter().map(|job| job.step_s).sum::<f64>() / first.step_s)
+            Some(jobs.iter().map(|job| job.step_s).sum::<Option<f64>>()? / first.step_s?)
         }
         Sharing::TimeSlice { .. } => {
-            let busy: Vec<f64> = jobs.iter().map(|job| job.busy).collect();
+            let busy = jobs.iter().map(|job| job.busy).collect::<Option<Vec<f64>>>()?;
             processor_sharing(&busy).first().copied()
         }
         Sharing::Alone | Sharing::CpuShares { .. } | Sharing::Sequential => None,
     }
+}
+
+/// Whether jobs that share devices in this mode have a fair share, if enough is known of each.
+pub(super) fn is_defined(sharing: &Sharing) -> bool {
+    let alone = Alone { busy: Some(1.0), step_s: Some(1.0), ..Alone::default() };
+    slowdown(sharing, &[&alone, &alone]).is_some()
 }
 
 /// The slowdowns of jobs that are busy for these shares of the time alone, on a device that all ready jobs share equally.
@@ -87,7 +94,7 @@ mod tests {
 
     #[test]
     fn turns_are_of_equal_times_or_of_steps() {
-        let alone = |step_s| Alone { busy: 0.1, step_s, ..Alone::default() };
+        let alone = |step_s| Alone { busy: Some(0.1), step_s: Some(step_s), ..Alone::default() };
         let (a, b, c) = (alone(0.1), alone(0.3), alone(0.6));
         for (sharing, jobs, expected) in [
             ("step-gate:250ms", &[&a, &b][..], Some(2.0)),

@@ -1,9 +1,11 @@
 //! How much jobs that share devices slow each other down: from rows where they were measured together, and otherwise from what each does
 //! alone.
 
+mod effects;
 mod fair_share;
 mod left_out;
 mod mode;
+mod reach;
 mod ridge;
 mod terms;
 
@@ -11,12 +13,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use schema::{
     interference_fit::{InterferenceFit, JobAlone, MeasuredSlowdown, ModeFit},
+    job::Job,
     plan::Plan,
     sharing::Sharing,
 };
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-use self::mode::{Mode, Row};
+use self::mode::{Base, Mode, Row};
 pub(crate) use self::terms::{Alone, known_of_all};
 use crate::{
     Question, Subject,
@@ -50,7 +53,10 @@ impl Together {
 /// A member of a group.
 #[derive(Clone, Debug, PartialEq)]
 struct Member {
-    workload: String,
+    /// What it shares effects with.
+    family: String,
+    /// Its job in full spelling.
+    job: String,
     alone: Alone,
 }
 
@@ -77,12 +83,15 @@ pub fn fit(
             few.push(sharing.clone());
             continue;
         }
-        let mut mode = Mode::fit(sharing, &rows);
-        mode.reach = left_out::reach(sharing, &rows);
-        mode.reach_of_known = left_out::reach_of_known(sharing, &rows, &measured);
+        let base = Base::of_rows(sharing, &rows);
+        let mut mode = Mode::fit(&base, &rows);
+        let of_groups = left_out::groups_left_out(&base, &rows, &measured);
+        mode.reaches = left_out::reaches(&base, &rows, &of_groups);
+        let (errors, errors_by_contention) = left_out::errors(&base, &rows, &measured, &of_groups, stressors);
         modes.push(ModeFit {
             measured: measured.iter().map(to_row).collect(),
-            errors: left_out::errors(sharing, &rows, &measured, stressors),
+            errors,
+            errors_by_contention,
             ..mode.to_file()
         });
     }
@@ -91,7 +100,17 @@ pub fn fit(
 }
 
 fn member(job: &JobAlone) -> Member {
-    Member { workload: job.workload.clone(), alone: Alone::of(job) }
+    Member {
+        family: job.family().to_owned(),
+        job: Job {
+            workload: job.workload.clone(),
+            global_batch: job.global_batch,
+            plan: job.plan,
+            device: None,
+        }
+        .to_string(),
+        alone: Alone::of(job),
+    }
 }
 
 fn to_row(of: &Together) -> MeasuredSlowdown {
@@ -140,7 +159,7 @@ impl Interference {
                 let found = PredictedSlowdown { factor: row.slowdown, interval, is_measured: true };
                 ((row.job as usize, co_runners), found)
             });
-            (Mode::of_file(file), measured.collect())
+            (Mode::from_file(file), measured.collect())
         };
         Interference {
             places: fit.jobs.iter().enumerate().map(|(place, job)| (key(job), place)).collect(),
@@ -152,7 +171,7 @@ impl Interference {
 
     /// The slowdown of the job of a question by its co-runners; `None` if it is not known.
     pub fn slowdown(&self, question: &Question<'_>) -> Option<PredictedSlowdown> {
-        let (mode, measured) = self.modes.iter().find(|(mode, _)| mode.sharing == *question.sharing)?;
+        let (mode, measured) = self.modes.iter().find(|(mode, _)| mode.base.sharing == *question.sharing)?;
         let job = self.place(&question.job)?;
         let mut co_runners =
             question.co_runners.iter().map(|other| self.place(other)).collect::<Option<Vec<usize>>>()?;
@@ -167,7 +186,7 @@ impl Interference {
         let members: Vec<&Member> =
             std::iter::once(&key.0).chain(&key.1).map(|place| &self.members[*place]).collect();
         let found = mode.predict(&members)?;
-        let half = mode.reach(&members) * found.sd;
+        let half = mode.reach(&members, found.class) * found.sd;
         let interval = Some(((found.mean - half).exp(), (found.mean + half).exp()));
         Some(PredictedSlowdown { factor: found.mean.exp(), interval, is_measured: false })
     }
@@ -184,6 +203,6 @@ impl PackingClasses for Interference {
     }
 
     fn use_alone(&self, job: &Subject<'_>) -> Option<UseAlone> {
-        Some(self.members[self.place(job)?].alone.of_device())
+        self.members[self.place(job)?].alone.of_device()
     }
 }

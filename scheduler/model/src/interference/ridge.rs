@@ -15,9 +15,27 @@ pub(super) enum Group {
     Victims = 2,
     Aggressors = 3,
     Burdens = 4,
+    Disturbances = 5,
+    VictimJobs = 6,
+    AggressorJobs = 7,
 }
 
-const GROUPS: usize = 5;
+impl Group {
+    /// The groups of the effects of names, in the order of their coefficients.
+    pub(super) const EFFECTS: [Group; 6] = [
+        Group::Victims,
+        Group::Aggressors,
+        Group::Burdens,
+        Group::Disturbances,
+        Group::VictimJobs,
+        Group::AggressorJobs,
+    ];
+}
+
+const GROUPS: usize = 8;
+
+/// The values of a row that may differ from 0, by column.
+pub(super) type SparseRow = Vec<(usize, f64)>;
 /// The variance of free coefficients.
 const FREE: f64 = 100.0;
 /// What is assumed of the standard deviation of a group and of residuals before the fit, as much as one coefficient or row says.
@@ -38,8 +56,8 @@ pub(super) struct Ridge {
 
 impl Ridge {
     /// Fits by expectation maximisation: in turns, coefficients for given scales and weights, and these for given coefficients. `groups` are
-    /// those of the columns of `x`.
-    pub(super) fn fit(x: &DMatrix<f64>, y: &DVector<f64>, groups: &[Group]) -> Ridge {
+    /// those of the columns of `x`, which has few values in each row.
+    pub(super) fn fit(x: &[SparseRow], y: &[f64], groups: &[Group]) -> Ridge {
         let assumed = ASSUMED_SD * ASSUMED_SD;
         // The median says how large most residuals are.
         let mut sizes: Vec<f64> = y.iter().map(|value| value.abs()).collect();
@@ -47,14 +65,14 @@ impl Ridge {
         let mut residual = sizes.get(sizes.len() / 2).map_or(0.0, |median| median * median).max(assumed);
         let mut variances = [residual; GROUPS];
         variances[Group::Free as usize] = FREE;
-        let mut of_rows = DVector::from_element(x.nrows(), 1.0);
+        let mut of_rows = vec![1.0; x.len()];
         let mut of_columns = vec![1.0; groups.len()];
         let mut solved = solve((x, y), groups, (&variances, residual), (&of_rows, &of_columns));
         for _ in 0..ROUNDS {
             let (mean, covariance) = &solved;
             let weight = |square: f64, variance: f64| (FREEDOM + 1.0) / (FREEDOM + square / variance);
             let mut next = variances;
-            for group in [Group::Terms, Group::Victims, Group::Aggressors, Group::Burdens] {
+            for group in std::iter::once(Group::Terms).chain(Group::EFFECTS) {
                 let (mut count, mut sum) = (1.0, assumed);
                 for column in (0..groups.len()).filter(|column| groups[*column] == group) {
                     let square = mean[column] * mean[column] + covariance[(column, column)];
@@ -64,11 +82,10 @@ impl Ridge {
                 }
                 next[group as usize] = sum / count;
             }
-            let left = y - x * mean;
-            let unsure = (x * covariance).component_mul(x).column_sum();
             let (mut count, mut sum) = (1.0, assumed);
-            for row in 0..x.nrows() {
-                let square = left[row] * left[row] + unsure[row];
+            for (row, values) in x.iter().enumerate() {
+                let left = y[row] - values.iter().map(|(column, value)| value * mean[*column]).sum::<f64>();
+                let square = left * left + quadratic(covariance, values);
                 of_rows[row] = weight(square, residual);
                 count += 1.0;
                 sum += of_rows[row] * square;
@@ -93,18 +110,32 @@ impl Ridge {
     }
 }
 
+/// The variance that the uncertainty of coefficients gives to a row.
+pub(super) fn quadratic(covariance: &DMatrix<f64>, row: &[(usize, f64)]) -> f64 {
+    let of_column = |(column, value): &(usize, f64)| {
+        value * row.iter().map(|(other, of_other)| of_other * covariance[(*other, *column)]).sum::<f64>()
+    };
+    row.iter().map(of_column).sum()
+}
+
 /// The mean and the covariance of the coefficients for given squared scales and weights.
 fn solve(
-    (x, y): (&DMatrix<f64>, &DVector<f64>),
+    (x, y): (&[SparseRow], &[f64]),
     groups: &[Group],
     (variances, residual): (&[f64; GROUPS], f64),
-    (of_rows, of_columns): (&DVector<f64>, &[f64]),
+    (of_rows, of_columns): (&[f64], &[f64]),
 ) -> (DVector<f64>, DMatrix<f64>) {
-    let mut weighed = x.clone();
-    for (row, weight) in of_rows.iter().enumerate() {
-        weighed.row_mut(row).scale_mut(*weight / residual);
+    let mut precision = DMatrix::zeros(groups.len(), groups.len());
+    let mut products = DVector::zeros(groups.len());
+    for ((row, y), weight) in x.iter().zip(y).zip(of_rows) {
+        for (column, value) in row {
+            let weighed = value * weight / residual;
+            products[*column] += weighed * y;
+            for (other, of_other) in row {
+                precision[(*other, *column)] += weighed * of_other;
+            }
+        }
     }
-    let mut precision = weighed.tr_mul(x);
     for (column, group) in groups.iter().enumerate() {
         precision[(column, column)] += of_columns[column] / variances[*group as usize];
     }
@@ -112,7 +143,7 @@ fn solve(
     let covariance = precision
         .cholesky()
         .map_or_else(|| DMatrix::zeros(groups.len(), groups.len()), |factors| factors.inverse());
-    let mean = &covariance * weighed.tr_mul(y);
+    let mean = &covariance * products;
     (mean, covariance)
 }
 
@@ -135,13 +166,11 @@ mod tests {
         effects[7] += 5.0;
         let mut groups = vec![Group::Free, Group::Terms];
         groups.extend(vec![Group::Victims; victims]);
-        let mut x = DMatrix::zeros(victims * each, groups.len());
-        let mut y = DVector::zeros(victims * each);
+        let mut x = vec![Vec::new(); victims * each];
+        let mut y = vec![0.0; victims * each];
         for row in 0..victims * each {
             let value = normal(&mut rng);
-            x[(row, 0)] = 1.0;
-            x[(row, 1)] = value;
-            x[(row, 2 + row / each)] = 1.0;
+            x[row] = vec![(0, 1.0), (1, value), (2 + row / each, 1.0)];
             y[row] = 1.5 - 0.4 * value + effects[row / each] + 0.1 * normal(&mut rng);
         }
         let fit = Ridge::fit(&x, &y, &groups);

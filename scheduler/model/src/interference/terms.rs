@@ -7,10 +7,10 @@ use crate::packing::UseAlone;
 /// What a job does alone, as the model needs it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Alone {
-    /// Share of time in which its device is busy.
-    pub(super) busy: f64,
-    pub(super) step_s: f64,
-    /// In cores; `None` if it was not measured, like the values below.
+    /// Share of time in which its device is busy; `None` if it was not measured, like the values below.
+    pub(super) busy: Option<f64>,
+    pub(super) step_s: Option<f64>,
+    /// In cores.
     pub(super) host: Option<f64>,
     pub(super) traffic: Option<f64>,
     pub(super) memory_mib: Option<f64>,
@@ -22,26 +22,26 @@ impl Alone {
     pub(crate) fn of(job: &JobAlone) -> Alone {
         Alone {
             busy: job.busy,
-            step_s: job.step_ns as f64 / 1e9,
+            step_s: job.step_ns.map(|step_ns| step_ns as f64 / 1e9),
             host: job.host,
             traffic: job.traffic,
             memory_mib: job.peak_memory_bytes.map(|bytes| bytes as f64 / MIB),
         }
     }
 
-    /// What the job uses of its device.
-    pub(super) fn of_device(&self) -> UseAlone {
+    /// What the job uses of its device; `None` if it is not known for how much of the time.
+    pub(super) fn of_device(&self) -> Option<UseAlone> {
         let peak_memory_bytes = self.memory_mib.map(|mib| (mib * MIB).round() as u64);
-        UseAlone { busy: self.busy, peak_memory_bytes }
+        Some(UseAlone { busy: self.busy?, peak_memory_bytes })
     }
 
     /// The value of a feature; `None` if it was not measured.
     pub(crate) fn value(&self, feature: AloneFeature) -> Option<f64> {
         match feature {
-            AloneFeature::Busy => Some(self.busy),
+            AloneFeature::Busy => self.busy,
             AloneFeature::Host => self.host,
             AloneFeature::Traffic => self.traffic,
-            AloneFeature::Step => (self.step_s > 0.0).then(|| self.step_s.ln()),
+            AloneFeature::Step => self.step_s.filter(|step_s| *step_s > 0.0).map(f64::ln),
             AloneFeature::Memory => self.memory_mib.map(f64::ln_1p),
         }
     }

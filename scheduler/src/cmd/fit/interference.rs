@@ -107,10 +107,12 @@ fn show_errors(mode: &ModeFit) -> anyhow::Result<()> {
         let SlowdownErrors {
             left_out,
             group_size,
+            contention: _,
             estimator,
             rows,
             mean_percent,
             p95_percent,
+            mean_speed_error: _,
             covered_percent,
         } = row;
         let what = match left_out {
