@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! ln(slowdown) = ln(f) + c (sum over terms + effects of the victim + mean effects of the aggressors)
-//!                + burden of the victim + mean disturbance by the aggressors + (c + 0.05) residual
+//!                + burden of the victim + mean disturbance by the aggressors + (c + 0.2) residual
 //! ```
 //!
 //! The fair share `f` is [`fair_share::slowdown`], and `c = 1 - 1 / f` is the share of its time that a job loses by it. The burden of the
@@ -67,7 +67,7 @@ pub(super) struct LogSlowdown {
 }
 
 /// What the residuals of predictions that begin at a fair share have in addition to the contention.
-const AT_REST: f64 = 0.05;
+const AT_REST: f64 = 0.2;
 
 /// Where a prediction begins, on the scale of logarithms, and how much terms, effects and residuals count there.
 #[derive(Clone, Copy, Debug)]
