@@ -145,7 +145,7 @@ pub(super) struct Args {
     /// Print the model as JSON.
     #[arg(long)]
     json: bool,
-    /// Print the errors of every formula by kind of plan, and all parameters; of slowdowns the terms, too.
+    /// Print the errors of every formula by kind of plan, and all parameters; of slowdowns the terms, and the errors by contention, too.
     #[arg(long, conflicts_with_all = ["json", "suggest", "curve", "duration"])]
     verbose: bool,
 }

@@ -1,5 +1,7 @@
 //! Slowdowns of jobs that share devices: fits to tables, and what simulations make of them.
 
+mod kept_aside;
+
 use std::{fmt::Write as _, path::Path};
 
 use model::{Question, Subject, interference::Interference};

@@ -72,7 +72,7 @@ pub(super) fn fit(together: &MeasuredTogether, catalog: &Catalog) -> Interferenc
     InterferenceFit { sources: together.sources.clone(), ..fit }
 }
 
-/// Prints the errors of each mode, with its terms if `verbose`, and the rules of classes.
+/// Prints the errors of each mode, with those of each class of contention and its terms if `verbose`, and the rules of classes.
 pub(super) fn show(fit: &InterferenceFit, verbose: bool) -> anyhow::Result<()> {
     for mode in &fit.modes {
         let rows = mode.measured.len();
@@ -83,6 +83,7 @@ pub(super) fn show(fit: &InterferenceFit, verbose: bool) -> anyhow::Result<()> {
         show_errors(mode)?;
         output::print("")?;
         if verbose {
+            show_classes_of_contention(mode)?;
             show_terms(mode)?;
             output::print("")?;
         }
@@ -134,6 +135,28 @@ fn show_errors(mode: &ModeFit) -> anyhow::Result<()> {
     table::print(&lines)
 }
 
+/// The errors of the model on workloads that were left out, for each class of contention.
+fn show_classes_of_contention(mode: &ModeFit) -> anyhow::Result<()> {
+    if mode.errors_by_contention.is_empty() {
+        return Ok(());
+    }
+    let mut lines =
+        table::new(&["contention", "slowdowns", "mean error", "p95", "mean error of speed", "inside 95 %"]);
+    for row in &mode.errors_by_contention {
+        let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+        lines.add_row([
+            or_dash(row.contention.map(|class| class.to_string())),
+            row.rows.to_string(),
+            format!("{:.1} %", row.mean_percent),
+            format!("{:.1} %", row.p95_percent),
+            or_dash(row.mean_speed_error.map(|error| format!("{error:.4}"))),
+            or_dash(row.covered_percent.map(|percent| format!("{percent:.1} %"))),
+        ]);
+    }
+    table::print(&lines)?;
+    output::print("")
+}
+
 /// The terms, each as the factor of a slowdown when the value grows by a standard deviation, and the effects of workloads.
 fn show_terms(mode: &ModeFit) -> anyhow::Result<()> {
     let mut lines = table::new(&["term", "slowdown times", "for each more of"]);
@@ -142,10 +165,15 @@ fn show_terms(mode: &ModeFit) -> anyhow::Result<()> {
             term.feature.map_or_else(|| term.term.to_string(), |feature| format!("{} {feature}", term.term));
         lines.add_row([name, format!("{:.3}", term.weight.exp()), format!("{:.3}", term.scale)]);
     }
-    let effects = mode.victims.iter().map(|of| ("victim", of));
-    let effects = effects.chain(mode.aggressors.iter().map(|of| ("aggressor", of)));
-    for (name, of) in effects.chain(mode.burdens.iter().map(|of| ("burden", of))) {
-        lines.add_row([format!("{name} {}", of.workload), format!("{:.3}", of.effect.exp()), "-".into()]);
+    let names = ["victim", "aggressor", "burden", "disturbance", "victim", "aggressor"];
+    for (name, effects) in names.into_iter().zip(mode.effects()) {
+        for row in effects {
+            lines.add_row([
+                format!("{name} {}", row.workload),
+                format!("{:.3}", row.effect.exp()),
+                "-".into(),
+            ]);
+        }
     }
     table::print(&lines)
 }
