@@ -10,6 +10,7 @@ use std::{
     io::{self, ErrorKind, Write as _},
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
 };
 
 use rustix::fs::OFlags;
@@ -239,6 +240,9 @@ impl RunDir {
     /// The reason why no file can be written, as a full disk.
     pub fn check_space(&self) -> Result<(), RunError> {
         const BYTES: usize = 64 << 10;
+        // The file has one name, and launches that fail at once check at once. The lock of the run keeps other processes out.
+        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+        let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let path = self.0.join("jobs").join("space");
         let write = || {
             let (mut file, unfinished) = unfinished::begin(&path)?;

@@ -295,6 +295,17 @@ fn room_is_checked_without_writing_through_a_link() {
 }
 
 #[test]
+fn room_is_found_by_all_who_check_at_once() {
+    let (_dir, run) = run();
+    let check = || (0..50).try_for_each(|_| run.check_space());
+    thread::scope(|scope| {
+        let threads = [(); 8].map(|()| scope.spawn(check));
+        threads.into_iter().for_each(|thread| thread.join().unwrap().unwrap());
+    });
+    assert_eq!(fs::read_dir(run.path().join("jobs")).unwrap().count(), 0);
+}
+
+#[test]
 fn names_that_lead_out_of_a_run_are_refused_by_the_file_that_has_them() {
     let (_dir, run) = run();
     let program = Program::Command(vec!["true".into()]);
