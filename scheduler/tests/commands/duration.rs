@@ -188,7 +188,7 @@ fn additive_estimates_keep_what_repeats_and_what_features_tell() {
     assert!(additive.p25_absolute_s < 1e-9 && additive.p25_factor < 1.0 + 1e-9, "{additive:?}");
     assert!(additive.median_absolute_s <= last.median_absolute_s + 1e-9, "{additive:?} and {last:?}");
     assert!(additive.median_factor < 1.15, "{additive:?}");
-    // Those of bob and eve are told by their features alone.
+    // The last duration says nothing of the next job of bob and of eve; their features do.
     assert!(additive.p75_absolute_s < 0.6 * last.p75_absolute_s, "{additive:?} and {last:?}");
     assert!(additive.p90_absolute_s < 0.2 * last.p90_absolute_s, "{additive:?} and {last:?}");
     assert!(additive.p75_factor < last.p75_factor && last.p90_factor > 50.0, "{additive:?} and {last:?}");

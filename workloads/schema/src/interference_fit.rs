@@ -137,7 +137,7 @@ pub struct ModeFit {
     pub sharing: Sharing,
     /// The largest number of jobs in a group. The model does not answer for larger ones.
     pub largest_group: u32,
-    /// Whether predictions begin at the fair share of the device; otherwise at 1, because a share needs what was not measured of a job.
+    /// Whether predictions start from the slowdown of a fair share of the device. They start from 1 if the utilisation of a job is unknown.
     #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
     pub begins_at_fair_share: bool,
     pub measured: Vec<MeasuredSlowdown>,

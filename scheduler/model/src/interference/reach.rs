@@ -18,7 +18,7 @@ pub(super) struct Reach {
     pub(super) of_known: f64,
 }
 
-/// The reach for all classes of contention, and for each if they are told apart.
+/// One reach for all slowdowns, and one for each class of contention. A file without classes has the first alone.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Reaches {
     pub(super) common: Reach,

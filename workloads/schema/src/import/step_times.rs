@@ -68,7 +68,7 @@ struct Line {
 /// Reads the lines of a table, in order.
 ///
 /// # Errors
-/// A column that is none of the layout, or the first line that does not fit it, with its column.
+/// Fails at a column that the layout does not have, and at the first invalid value, which the error names by line and column.
 pub fn read(Source { file, text }: Source<'_>) -> Result<Vec<StepTime>, RowError> {
     let mut records = Records::new(file, text)?;
     let is_known = |name: &str| NEEDED.contains(&name) || OPTIONAL.contains(&name);

@@ -11,8 +11,8 @@ words! {
         Mean = "mean",
         /// The rolling estimate of QSSF.
         Qssf = "qssf",
-        /// The duration of the last job of the same user, virtual cluster and number of devices that has ended; or else of the same user, or else of
-        /// all.
+        /// The duration of the most recently ended job with the same user, virtual cluster and number of devices; without one, of the same user;
+        /// without one, of any user.
         Last = "last",
         /// The additive model with pairwise terms.
         Additive = "additive",
