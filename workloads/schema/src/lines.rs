@@ -68,16 +68,17 @@ pub(crate) fn read_on(path: &Path, bytes_before: u64, lines_before: u64) -> Resu
 /// # Errors
 /// The error of the reader, or a line longer than [`LONGEST_LINE_BYTES`].
 pub fn read_to_end(file: &Path, mut from: impl Read, lines_before: u64) -> Result<Vec<u8>, RowError> {
-    let (mut bytes, mut line, mut line_start) = (Vec::new(), lines_before + 1, 0);
+    let (mut bytes, mut line_start) = (Vec::new(), 0);
     loop {
         let old = bytes.len();
         let read = (&mut from).take(CHUNK_BYTES).read_to_end(&mut bytes);
         let read = read.map_err(|cause| RowError::Io { file: file.into(), cause })?;
-        for (at, _) in bytes[old..].iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
-            line += 1;
-            line_start = old + at + 1;
+        if let Some(last) = bytes[old..].iter().rposition(|byte| *byte == b'\n') {
+            line_start = old + last + 1;
         }
         if bytes.len() - line_start > LONGEST_LINE_BYTES {
+            let lines_read = bytes.iter().filter(|byte| **byte == b'\n').count();
+            let line = lines_before + lines_read as u64 + 1;
             return Err(RowError::Row { file: file.into(), line, message: too_long() });
         }
         if read == 0 {
