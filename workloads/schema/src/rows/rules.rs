@@ -141,8 +141,8 @@ impl Holds {
 
 /// The reason against a hexadecimal number: the CSV reader would parse 0x10 as 16.
 pub(crate) fn hexadecimal(cell: &str) -> Option<String> {
-    let digits = cell.trim_start_matches(['+', '-']);
-    (digits.starts_with("0x") || digits.starts_with("0X"))
+    let signs = cell.bytes().take_while(|byte| b"+-".contains(byte)).count();
+    matches!(cell.as_bytes()[signs..], [b'0', b'x' | b'X', ..])
         .then(|| format!("{} is hexadecimal; write a decimal number", shown(cell)))
 }
 
