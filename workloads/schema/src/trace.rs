@@ -3,6 +3,7 @@
 use std::{
     borrow::Borrow,
     collections::HashMap,
+    hash::{BuildHasher as _, RandomState},
     io::{self, Write as _},
     path::{Path, PathBuf},
     time::SystemTime,
@@ -329,17 +330,17 @@ impl TraceLine<'_> {
 /// What a row is compared with: the rows before it.
 #[derive(Default)]
 struct Order {
-    /// The line of each name, by a hash of it: a million names between the rows would leave as many holes in memory.
-    lines: HashMap<[u8; 16], u64>,
+    /// The line of each name, by two hashes of it: a million names between the rows would leave as many holes in memory.
+    lines: HashMap<[u64; 2], u64>,
+    hashes: [RandomState; 2],
     submit_s: f64,
 }
 
 impl Order {
     /// The invalid column and the reason. The row counts from then on.
     fn problem(&mut self, row: &TraceRow, line: u64) -> Option<(&'static str, String)> {
-        let mut hash = [0; 16];
-        blake3::Hasher::new().update(row.name.as_bytes()).finalize_xof().fill(&mut hash);
-        if let Some(first) = self.lines.insert(hash, line) {
+        let name = self.hashes.each_ref().map(|hash| hash.hash_one(&row.name));
+        if let Some(first) = self.lines.insert(name, line) {
             let message =
                 format!("'{}' stands in line {first} already; rename one of them", shown(&row.name));
             return Some(("name", message));
