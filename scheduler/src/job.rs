@@ -207,6 +207,8 @@ impl JobRequest {
 }
 
 /// The state and the history of a job.
+///
+/// What few jobs of a large simulation have is in `rare`, and is read as if it were the job's own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
     pub state: State,
@@ -216,18 +218,47 @@ pub struct Job {
     pub steps_at: Nanos,
     /// When it had done its first [`FIRST_STEPS`] steps.
     pub first_steps: Option<Nanos>,
+    pub account: Account,
+    /// `None` until the job reports its progress, is throttled, is stopped or fails.
+    pub rare: Option<Box<RareState>>,
+}
+
+/// The part of the state of a job that a job which runs to its end without reports does not have.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RareState {
     /// The step time on the present devices between the last two reports.
     pub measured: Option<MeasuredStep>,
-    /// The time of the last throttle. A step time is not measured from an earlier report, because the job had another rate then.
+    /// The time of the last throttle, and 0 before. A step time is not measured from an earlier report, because the job had another rate
+    /// then.
     pub rate_since: Nanos,
     /// The last report of a training loss: the mean of the steps since the report before, `None` if none of them had a finite one. A
     /// report without a new step leaves it as it was.
     pub loss: Option<f64>,
-    pub account: Account,
     /// The devices that it left at a stop, since its last launch. Empty if that has not been stopped.
     pub stopped_on: Vec<DeviceId>,
     /// The number of failures after which the job was put back into the queue and that count as retries.
     pub retries: u32,
+}
+
+impl RareState {
+    const NONE: RareState =
+        RareState { measured: None, rate_since: Nanos::ZERO, loss: None, stopped_on: Vec::new(), retries: 0 };
+}
+
+impl Deref for Job {
+    type Target = RareState;
+
+    #[inline]
+    fn deref(&self) -> &RareState {
+        static NONE: RareState = RareState::NONE;
+        self.rare.as_deref().unwrap_or(&NONE)
+    }
+}
+
+impl DerefMut for Job {
+    fn deref_mut(&mut self) -> &mut RareState {
+        self.rare.get_or_insert_with(|| Box::new(RareState::NONE))
+    }
 }
 
 /// A step time that was measured while a job ran. Reports count whole steps, so that it may be wrong by one step over their number.
@@ -246,12 +277,8 @@ impl Job {
             steps: 0,
             steps_at: arrival,
             first_steps: None,
-            measured: None,
-            rate_since: arrival,
-            loss: None,
             account: Account::default(),
-            stopped_on: Vec::new(),
-            retries: 0,
+            rare: None,
         }
     }
 

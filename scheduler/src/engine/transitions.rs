@@ -28,9 +28,11 @@ impl Engine<'_> {
                 let job = &mut self.jobs[id.0 as usize];
                 job.account.first_start.get_or_insert(self.now);
                 job.account.starts += 1;
-                job.measured = None;
-                let left = std::mem::take(&mut job.stopped_on);
-                job.account.migrations += u32::from(!left.is_empty() && !are_same(&left, devices));
+                if let Some(rare) = &mut job.rare {
+                    rare.measured = None;
+                    let left = std::mem::take(&mut rare.stopped_on);
+                    job.account.migrations += u32::from(!left.is_empty() && !are_same(&left, devices));
+                }
                 self.changes.push(Change::Placed(id));
             }
             Action::Pause { .. } => {
