@@ -69,8 +69,8 @@ pub(super) type Place = Vec<(BinId, u32)>;
 
 pub(super) struct Room<K> {
     bins: Vec<Bin<K>>,
-    /// By the number of a job that has devices: its key if it can be displaced, and what it leaves.
-    on: Vec<Option<(Option<K>, Parts)>>,
+    /// Of each job that has devices: its key if it can be displaced, and what it leaves.
+    on: HashMap<JobId, (Option<K>, Parts)>,
     /// The bins whose free devices may differ from those of the occupancy.
     outdated: Vec<BinId>,
     /// An index of nodes. `None` if jobs are spread.
@@ -94,7 +94,7 @@ impl<K: Ord + Copy> Room<K> {
             }
         };
         let bins = vec![Bin { free: 0, free_cpus: None, running: BTreeMap::new() }; bins];
-        Room { bins, on: Vec::new(), outdated, index, counts_cpus }
+        Room { bins, on: HashMap::new(), outdated, index, counts_cpus }
     }
 
     /// Whether a bin is a pool, and not a node.
@@ -111,10 +111,7 @@ impl<K: Ord + Copy> Room<K> {
 
     /// Takes out a job that has changed, and puts it back if it has devices. It cannot be displaced until the caller says so.
     pub(super) fn update(&mut self, view: &View<'_>, job: JobId) {
-        if self.on.len() <= job.0 as usize {
-            self.on.resize_with(view.asked.len(), || None);
-        }
-        if let Some((key, place)) = self.on[job.0 as usize].take() {
+        if let Some((key, place)) = self.on.remove(&job) {
             for (bin, _) in place {
                 if let Some(key) = key {
                     self.bins[bin.0 as usize].running.remove(&(key, job));
@@ -135,7 +132,7 @@ impl<K: Ord + Copy> Room<K> {
             }
         }
         place.iter().for_each(|(bin, _)| self.mark(*bin));
-        self.on[job.0 as usize] = Some((None, place));
+        self.on.insert(job, (None, place));
     }
 
     /// Notes that a device was lost or came back.
@@ -145,7 +142,7 @@ impl<K: Ord + Copy> Room<K> {
 
     /// Allows a job that has devices to be displaced.
     pub(super) fn may_displace(&mut self, job: JobId, key: K) {
-        let Some(Some((of, place))) = self.on.get_mut(job.0 as usize) else { return };
+        let Some((of, place)) = self.on.get_mut(&job) else { return };
         *of = Some(key);
         for &(bin, leaves) in &*place {
             self.bins[bin.0 as usize].running.entry((key, job)).or_default().add(leaves);
@@ -274,15 +271,12 @@ impl<K: Ord + Copy> Room<K> {
     }
 
     fn parts_of(&self, job: JobId) -> &[(BinId, Leaves)] {
-        match self.on.get(job.0 as usize) {
-            Some(Some((_, parts))) => parts,
-            _ => &[],
-        }
+        self.on.get(&job).map_or(&[], |(_, parts)| parts)
     }
 
     /// Changes the bins of a job.
     fn change(&mut self, job: JobId, mut with: impl FnMut(&mut Bin<K>, Leaves)) {
-        let Some(Some((_, parts))) = self.on.get(job.0 as usize) else { return };
+        let Some((_, parts)) = self.on.get(&job) else { return };
         for &(bin, leaves) in parts {
             with(&mut self.bins[bin.0 as usize], leaves);
             self.outdated.push(bin);
