@@ -126,6 +126,9 @@ impl<K: Ord + Copy> Index<K> {
         if !reaches(&nodes.greatest()) {
             return None;
         }
+        if place.is_empty() {
+            return Some(vec![(bin_of(pool.nodes[nodes.first()].0), left)]);
+        }
         let mut admitted = nodes.descending().take_while(|(reach, _)| reaches(reach));
         let is_left = |at: usize| place.iter().all(|(bin, _)| *bin != bin_of(pool.nodes[at].0));
         let (_, at) = admitted.find(|(_, at)| is_left(*at))?;
@@ -224,6 +227,16 @@ impl<E: Ord + Copy> Tournament<E> {
         self.tree[1]
     }
 
+    /// The first place that has the greatest entry.
+    fn first(&self) -> usize {
+        let half = self.tree.len() / 2;
+        let mut at = 1;
+        while at < half {
+            at = 2 * at + usize::from(self.tree[2 * at] != self.tree[at]);
+        }
+        at - half
+    }
+
     /// The entries from the greatest down, each with its place, of equal ones the first.
     fn descending(&self) -> impl Iterator<Item = (E, usize)> {
         let half = self.tree.len() / 2;
@@ -270,7 +283,7 @@ mod tests {
                 tournament.set(place, Some(entry));
                 let mut sorted: Vec<_> = entries.iter().copied().map(Some).zip(0..).collect();
                 sorted.sort_by_key(|(entry, place)| (Reverse(*entry), *place));
-                prop_assert_eq!(tournament.greatest(), sorted[0].0);
+                prop_assert_eq!((tournament.greatest(), tournament.first()), sorted[0]);
                 prop_assert_eq!(tournament.descending().take(entries.len()).collect::<Vec<_>>(), sorted);
             }
         }
