@@ -23,8 +23,8 @@ pub struct Draft<'a> {
     /// The pools in which jobs may be placed.
     pools: Pools,
     free: Vec<u32>,
-    /// The free devices of each node that has changed.
-    touched: BTreeMap<NodeId, BTreeSet<DeviceId>>,
+    /// The free devices of each node that has changed, in order.
+    touched: BTreeMap<NodeId, Vec<DeviceId>>,
     /// The changed nodes that have free devices, in order of pool and of the number of free devices.
     by_free: BTreeSet<(PoolId, u32, NodeId)>,
     /// Devices that are not given back.
@@ -146,8 +146,8 @@ impl<'a> Draft<'a> {
 
     /// Takes the free devices with the lowest numbers of a node: `most` of them, or all if they are fewer.
     pub fn take_on(&mut self, node: NodeId, most: u32) -> Vec<DeviceId> {
-        let taken: Vec<DeviceId> = self.free_on(node).iter().copied().take(most as usize).collect();
-        self.change(node, |free| free.retain(|device| !taken.contains(device)));
+        let mut taken = Vec::new();
+        self.change(node, |free| taken.extend(free.drain(..free.len().min(most as usize))));
         taken
     }
 
@@ -162,7 +162,11 @@ impl<'a> Draft<'a> {
             let kept_by = self.base.kept_by(device);
             if kept_by == [job] && !self.base.is_lost(device) && !self.held.contains(&device) {
                 let node = self.base.node_of[device.0 as usize];
-                self.change(node, |free| free.extend([device]));
+                self.change(node, |free| {
+                    if let Err(place) = free.binary_search(&device) {
+                        free.insert(place, device);
+                    }
+                });
             }
         }
     }
@@ -177,7 +181,7 @@ impl<'a> Draft<'a> {
 
     /// Takes all free devices of a node.
     pub(crate) fn close(&mut self, node: NodeId) {
-        self.change(node, BTreeSet::clear);
+        self.change(node, Vec::clear);
     }
 
     /// The nodes of a consolidated placement, each with the number of devices there.
@@ -231,23 +235,18 @@ impl<'a> Draft<'a> {
         self.fitting(pool, most, &[])
     }
 
-    fn free_on(&self, node: NodeId) -> BTreeSet<DeviceId> {
-        self.touched.get(&node).cloned().unwrap_or_else(|| self.base.free_on(node).collect())
-    }
-
-    fn change(&mut self, node: NodeId, change: impl FnOnce(&mut BTreeSet<DeviceId>)) {
-        let mut free = self.free_on(node);
+    fn change(&mut self, node: NodeId, change: impl FnOnce(&mut Vec<DeviceId>)) {
+        let free = self.touched.entry(node).or_insert_with(|| self.base.free_on(node).collect());
         let pool = self.base.pool_of[node.0 as usize];
         let before = free.len() as u32;
         self.by_free.remove(&(pool, before, node));
-        change(&mut free);
+        change(free);
         let after = free.len() as u32;
         if after > 0 {
             self.by_free.insert((pool, after, node));
         }
         let of_pool = &mut self.free[usize::from(pool.0)];
         *of_pool = *of_pool + after - before;
-        self.touched.insert(node, free);
     }
 }
 
