@@ -198,7 +198,7 @@ impl Occupancy {
     /// The smallest number of nodes of a pool that have `count` devices, free or not. `None` if all its nodes together have fewer.
     pub fn fewest_nodes(&self, pool: PoolId, count: u32) -> Option<usize> {
         let largest = &self.pools[usize::from(pool.0)].largest;
-        let fewer = largest.partition_point(|devices| *devices < count);
+        let fewer = largest.iter().take_while(|devices| **devices < count).count();
         (fewer < largest.len()).then_some(fewer + 1)
     }
 
@@ -243,9 +243,7 @@ impl Occupancy {
                 *free -= needed;
             }
         }
-        for &device in devices {
-            self.change(device, |slot| slot.kept_by.push(job));
-        }
+        self.change(devices, |slot| slot.kept_by.push(job));
     }
 
     pub(crate) fn leave(&mut self, job: JobId, devices: &[DeviceId], cpus: Option<u16>) {
@@ -254,9 +252,7 @@ impl Occupancy {
                 *free += needed;
             }
         }
-        for &device in devices {
-            self.change(device, |slot| slot.kept_by.retain(|other| *other != job));
-        }
+        self.change(devices, |slot| slot.kept_by.retain(|other| *other != job));
     }
 
     pub(crate) fn set_lost(&mut self, device: DeviceId, lost: bool) {
@@ -265,37 +261,46 @@ impl Occupancy {
         let pool = self.pool_of(device);
         let present = &mut self.pools[usize::from(pool.0)].present;
         *present = *present + u32::from(was_lost) - u32::from(lost);
-        self.change(device, |slot| slot.lost = lost);
+        self.change(&[device], |slot| slot.lost = lost);
     }
 
-    fn change(&mut self, device: DeviceId, change: impl FnOnce(&mut Slot)) {
-        let slot = &mut self.devices[device.0 as usize];
-        let before = slot.is_free();
-        change(slot);
-        let after = slot.is_free();
+    /// Changes devices, and counts the free ones of each node anew.
+    fn change(&mut self, mut devices: &[DeviceId], change: impl Fn(&mut Slot)) {
+        while let Some(first) = devices.first() {
+            let node = self.node_of[first.0 as usize];
+            let is_there = |device: &&DeviceId| self.node_of[device.0 as usize] == node;
+            let there = devices.iter().take_while(is_there).count();
+            let before = self.free_of[node.0 as usize];
+            let mut after = before;
+            for device in &devices[..there] {
+                let slot = &mut self.devices[device.0 as usize];
+                after -= u32::from(slot.is_free());
+                change(slot);
+                after += u32::from(slot.is_free());
+            }
+            self.set_free(node, before, after);
+            devices = &devices[there..];
+        }
+    }
+
+    /// Sets the number of free devices of a node.
+    fn set_free(&mut self, node: NodeId, before: u32, after: u32) {
         if before == after {
             return;
         }
-        let node = self.node_of[device.0 as usize];
+        let all = self.devices_of(node);
         let pool = &mut self.pools[usize::from(self.pool_of[node.0 as usize].0)];
-        let free = &mut self.free_of[node.0 as usize];
-        let devices = self.first_of[node.0 as usize + 1] - self.first_of[node.0 as usize];
-        pool.by_free.remove(&(*free, node));
-        if *free == devices {
-            pool.whole.remove(&(Reverse(devices), node));
+        self.free_of[node.0 as usize] = after;
+        pool.free = pool.free + after - before;
+        pool.by_free.remove(&(before, node));
+        if after > 0 {
+            pool.by_free.insert((after, node));
         }
-        if after {
-            *free += 1;
-            pool.free += 1;
-        } else {
-            *free -= 1;
-            pool.free -= 1;
+        if before == all {
+            pool.whole.remove(&(Reverse(all), node));
         }
-        if *free > 0 {
-            pool.by_free.insert((*free, node));
-        }
-        if *free == devices {
-            pool.whole.insert((Reverse(devices), node));
+        if after == all {
+            pool.whole.insert((Reverse(all), node));
         }
     }
 }

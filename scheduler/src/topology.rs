@@ -184,7 +184,7 @@ impl Topology {
     pub fn fewest_nodes(&self, virtual_cluster: &str, device_type: &str, count: u32) -> u32 {
         let of_types = self.on_largest.get(&self.virtual_cluster(virtual_cluster));
         let sums = of_types.and_then(|of_types| of_types.get(device_type)).map_or(&[][..], |sums| sums);
-        sums.partition_point(|sum| *sum < count) as u32 + 1
+        sums.iter().take_while(|sum| **sum < count).count() as u32 + 1
     }
 
     /// The largest number of devices that a job of this virtual cluster can be given, of this type if it names one.
