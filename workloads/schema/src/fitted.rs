@@ -52,6 +52,8 @@ words! {
         Export = "export",
         /// Step times of any origin: `job,devices,step_s,..`.
         StepTimes = "step-times",
+        /// Pairs of jobs that shared a device, of any origin: `mode,job_a,job_b,..`.
+        Pairs = "pairs",
         /// Iteration times of the artifact of Rubick: `exec_plan,placement,iter_time,..`.
         Rubick = "rubick",
         /// Step times of the artifact of Pollux: `placement,local_bsz,step_time,..`.

@@ -7,6 +7,7 @@ mod gavel;
 mod helios;
 mod jobs;
 mod pai2020;
+pub mod pairs;
 mod philly;
 mod pollux;
 mod rubick;

@@ -75,7 +75,7 @@ pub fn device_type(layout: Layout) -> Option<&'static str> {
     match layout {
         Layout::Rubick | Layout::RubickParameters => Some("NVIDIA A800-SXM4-80GB"),
         Layout::Pollux => Some("Tesla T4"),
-        Layout::Run | Layout::Export | Layout::StepTimes => None,
+        Layout::Run | Layout::Export | Layout::StepTimes | Layout::Pairs => None,
     }
 }
 
@@ -84,7 +84,7 @@ pub fn device_memory_bytes(layout: Layout) -> Option<u64> {
     match layout {
         Layout::Rubick => Some(80 << 30),
         Layout::Pollux => Some(16 << 30),
-        Layout::Run | Layout::Export | Layout::StepTimes | Layout::RubickParameters => None,
+        Layout::Run | Layout::Export | Layout::StepTimes | Layout::Pairs | Layout::RubickParameters => None,
     }
 }
 
@@ -100,7 +100,7 @@ pub fn subject(layout: Layout, file: &Path) -> Option<Subject> {
             let known = pollux::APPLICATIONS.iter().find(|known| known.name == stem)?;
             Some(Subject { workload: known.workload, global_batch: None })
         }
-        Layout::Run | Layout::Export | Layout::StepTimes | Layout::RubickParameters => None,
+        Layout::Run | Layout::Export | Layout::StepTimes | Layout::Pairs | Layout::RubickParameters => None,
     }
 }
 

@@ -1,0 +1,360 @@
+//! Pairs of jobs that shared a device, of any origin: a table with a line for each pair.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::{Found, Source};
+use crate::{
+    job::Job,
+    plan::Plan,
+    rows::{Records, RowError, shown},
+    sharing::Sharing,
+};
+
+/// The columns that every table has.
+const NEEDED: [&str; 3] = ["mode", "job_a", "job_b"];
+/// The columns of times in seconds, and those of speeds beside the other job over the speeds alone. A table has one of the two.
+const TIMES: [&str; 4] = ["alone_a", "alone_b", "together_a", "together_b"];
+const SPEEDS: [&str; 2] = ["speed_a", "speed_b"];
+/// The columns that a table may have.
+const OPTIONAL: [&str; 9] = [
+    "device_type",
+    "family_a",
+    "family_b",
+    "device_util_percent_a",
+    "device_util_percent_b",
+    "dram_util_percent_a",
+    "dram_util_percent_b",
+    "peak_memory_bytes_a",
+    "peak_memory_bytes_b",
+];
+
+/// The largest slowdown, and the largest gain. What lies beyond them has times of two units.
+const LARGEST_FACTOR: f64 = 1000.0;
+
+/// Two jobs that shared a device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pair {
+    pub sharing: Sharing,
+    pub device_type: Option<String>,
+    pub members: [PairMember; 2],
+}
+
+/// A job of a pair, with what the table says of the job alone.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PairMember {
+    /// Without a device. A job with a batch and without a plan is of `dp1`.
+    pub job: Job,
+    /// The name of the model that several workloads are variants of.
+    pub family: Option<String>,
+    /// The time of its steps beside the other job over the time alone.
+    pub slowdown: f64,
+    pub alone_s: Option<f64>,
+    /// The share of time in which its device is busy, from 0 to 1.
+    pub busy: Option<f64>,
+    /// The share of time in which its device's memory transfers data, from 0 to 1.
+    pub traffic: Option<f64>,
+    pub peak_memory_bytes: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Line {
+    mode: Sharing,
+    #[serde(default)]
+    device_type: Option<String>,
+    job_a: Job,
+    job_b: Job,
+    #[serde(default)]
+    family_a: Option<String>,
+    #[serde(default)]
+    family_b: Option<String>,
+    #[serde(default)]
+    alone_a: Option<f64>,
+    #[serde(default)]
+    alone_b: Option<f64>,
+    #[serde(default)]
+    together_a: Option<f64>,
+    #[serde(default)]
+    together_b: Option<f64>,
+    #[serde(default)]
+    speed_a: Option<f64>,
+    #[serde(default)]
+    speed_b: Option<f64>,
+    #[serde(default)]
+    device_util_percent_a: Option<f64>,
+    #[serde(default)]
+    device_util_percent_b: Option<f64>,
+    #[serde(default)]
+    dram_util_percent_a: Option<f64>,
+    #[serde(default)]
+    dram_util_percent_b: Option<f64>,
+    #[serde(default)]
+    peak_memory_bytes_a: Option<u64>,
+    #[serde(default)]
+    peak_memory_bytes_b: Option<u64>,
+}
+
+/// The cells of a member, with the names of their columns: those of `a`, or those of `b`.
+struct Side<'a> {
+    job: (&'static str, &'a Job),
+    family: &'a Option<String>,
+    alone: (&'static str, Option<f64>),
+    together: (&'static str, Option<f64>),
+    speed: (&'static str, Option<f64>),
+    device_util_percent: (&'static str, Option<f64>),
+    dram_util_percent: (&'static str, Option<f64>),
+    peak_memory_bytes: Option<u64>,
+}
+
+/// Whether a table is one of pairs, by the names of its columns.
+///
+/// # Errors
+/// Its first line cannot be read.
+pub fn is_table(Source { file, text }: Source<'_>) -> Result<bool, RowError> {
+    Ok(Records::new(file, text)?.header().iter().any(|name| name == "job_a"))
+}
+
+/// Reads the lines of a table, in order.
+///
+/// # Errors
+/// Fails at a column that is missing or that the layout does not have, and at the first invalid value, which the error names by line and
+/// column.
+pub fn read(Source { file, text }: Source<'_>) -> Result<Vec<Pair>, RowError> {
+    let mut records = Records::new(file, text)?;
+    let has_speeds = check_columns(&records.header().iter().collect::<Vec<_>>())
+        .map_err(|message| RowError::Row { file: file.into(), line: 1, message })?;
+    let mut families: BTreeMap<String, Option<String>> = BTreeMap::new();
+    let mut pairs = Vec::new();
+    while records.advance()? {
+        let line: Line = records.row().map_err(|error| records.refuse(error))?;
+        let pair = pair(&line, has_speeds).and_then(|pair| {
+            for (member, column) in pair.members.iter().zip(["family_a", "family_b"]) {
+                check_family(&mut families, member).map_err(|message| (column, message))?;
+            }
+            Ok(pair)
+        });
+        pairs.push(pair.map_err(|(column, message)| RowError::Field {
+            file: file.into(),
+            line: records.line(),
+            column: column.into(),
+            message,
+        })?);
+    }
+    Ok(pairs)
+}
+
+/// Whether a table has speeds in place of times, or what is wrong with its columns.
+fn check_columns(names: &[&str]) -> Result<bool, String> {
+    let has_all = |wanted: &[&str]| wanted.iter().all(|name| names.contains(name));
+    if let Some(missing) = NEEDED.iter().find(|name| !names.contains(name)) {
+        return Err(format!("there is no column '{missing}'; a table of pairs has {}", NEEDED.join(",")));
+    }
+    let is_known =
+        |name: &str| [&NEEDED[..], &TIMES, &SPEEDS, &OPTIONAL].iter().any(|columns| columns.contains(&name));
+    if let Some(unknown) = names.iter().find(|name| !is_known(name)) {
+        let known = [&NEEDED[..], &TIMES, &SPEEDS, &OPTIONAL].concat().join(", ");
+        return Err(format!(
+            "'{}' is no column of a table of pairs, which are {known}; drop or rename it",
+            shown(unknown)
+        ));
+    }
+    let has_any = |wanted: &[&str]| wanted.iter().any(|name| names.contains(name));
+    match (has_all(&TIMES) && !has_any(&SPEEDS), has_all(&SPEEDS) && !has_any(&TIMES)) {
+        (true, _) => Ok(false),
+        (_, true) => Ok(true),
+        _ => Err(format!(
+            "a table of pairs has either {} in seconds, or {}, the speeds beside the other job over the speeds alone",
+            TIMES.join(","),
+            SPEEDS.join(",")
+        )),
+    }
+}
+
+fn pair(line: &Line, has_speeds: bool) -> Found<Pair> {
+    let is_weighted = line.mode.weights().is_some_and(|weights| weights.count().is_some());
+    if is_weighted || matches!(line.mode, Sharing::Alone | Sharing::Sequential | Sharing::CpuShares { .. }) {
+        let message =
+            format!("under '{}' a pair does not share its device equally; drop the line", line.mode);
+        return Err(("mode", message));
+    }
+    let a = Side {
+        job: ("job_a", &line.job_a),
+        family: &line.family_a,
+        alone: ("alone_a", line.alone_a),
+        together: ("together_a", line.together_a),
+        speed: ("speed_a", line.speed_a),
+        device_util_percent: ("device_util_percent_a", line.device_util_percent_a),
+        dram_util_percent: ("dram_util_percent_a", line.dram_util_percent_a),
+        peak_memory_bytes: line.peak_memory_bytes_a,
+    };
+    let b = Side {
+        job: ("job_b", &line.job_b),
+        family: &line.family_b,
+        alone: ("alone_b", line.alone_b),
+        together: ("together_b", line.together_b),
+        speed: ("speed_b", line.speed_b),
+        device_util_percent: ("device_util_percent_b", line.device_util_percent_b),
+        dram_util_percent: ("dram_util_percent_b", line.dram_util_percent_b),
+        peak_memory_bytes: line.peak_memory_bytes_b,
+    };
+    Ok(Pair {
+        sharing: line.mode.clone(),
+        device_type: line.device_type.clone(),
+        members: [member(&a, has_speeds)?, member(&b, has_speeds)?],
+    })
+}
+
+fn member(side: &Side<'_>, has_speeds: bool) -> Found<PairMember> {
+    let (column, job) = side.job;
+    if job.device.is_some() {
+        return Err((column, format!("'{job}' names a device; leave @on= out")));
+    }
+    let (column, slowdown) = match has_speeds {
+        true => (side.speed.0, 1.0 / above_zero(side.speed)?),
+        false => (side.together.0, above_zero(side.together)? / above_zero(side.alone)?),
+    };
+    if !(1.0 / LARGEST_FACTOR..=LARGEST_FACTOR).contains(&slowdown) {
+        let message = format!(
+            "makes a slowdown of {slowdown}, which is not from {} to {LARGEST_FACTOR}; write all times in one unit",
+            1.0 / LARGEST_FACTOR
+        );
+        return Err((column, message));
+    }
+    Ok(PairMember {
+        job: Job { plan: job.plan.or(job.global_batch.map(|_| Plan::default())), ..job.clone() },
+        family: side.family.clone(),
+        slowdown,
+        alone_s: side.alone.1,
+        busy: share(side.device_util_percent)?,
+        traffic: share(side.dram_util_percent)?,
+        peak_memory_bytes: side.peak_memory_bytes,
+    })
+}
+
+fn above_zero((column, value): (&'static str, Option<f64>)) -> Found<f64> {
+    match value {
+        Some(value) if value > 0.0 && value.is_finite() => Ok(value),
+        Some(value) => Err((column, format!("{value} is not above 0; drop lines that were not measured"))),
+        None => Err((column, "is empty; drop lines that were not measured".into())),
+    }
+}
+
+/// A share from 0 to 1.
+fn share((column, percent): (&'static str, Option<f64>)) -> Found<Option<f64>> {
+    match percent {
+        Some(percent) if !(0.0..=100.0).contains(&percent) => {
+            let message = format!("{percent} is not from 0 to 100; leave the cell empty if it is not known");
+            Err((column, message))
+        }
+        percent => Ok(percent.map(|percent| percent / 100.0)),
+    }
+}
+
+/// Refuses a job whose workload is of another family than in an earlier line.
+fn check_family(families: &mut BTreeMap<String, Option<String>>, member: &PairMember) -> Result<(), String> {
+    let PairMember { job, family, .. } = member;
+    let first = families.entry(job.workload.clone()).or_insert_with(|| family.clone());
+    if first == family {
+        return Ok(());
+    }
+    let name =
+        |family: &Option<String>| family.as_ref().map_or("none".into(), |name| format!("'{}'", shown(name)));
+    let workload = shown(&job.workload);
+    Err(format!(
+        "is {} for '{workload}', and {} in an earlier line; write one of them",
+        name(family),
+        name(first)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    const COLUMNS: &str = "mode,job_a,job_b,alone_a,alone_b,together_a,together_b";
+
+    fn read_text(text: &str) -> Result<Vec<Pair>, RowError> {
+        read(Source { file: Path::new("p.csv"), text: text.as_bytes() })
+    }
+
+    #[test]
+    fn lines_are_pairs_with_what_is_known_of_the_jobs_alone() {
+        let text = format!(
+            "{COLUMNS},family_a,device_util_percent_a,dram_util_percent_b,peak_memory_bytes_b,device_type\n\
+             time-slice,resnet-amp@b32,lm,0.1,0.2,0.15,0.21,resnet,45.5,12.5,1048576.0,My GPU\n\
+             step-gate:250ms,lm,lm@b8@dp2,1,2,2,4,,,,,\n"
+        );
+        let pairs = read_text(&text).unwrap();
+        let [first, second] = &pairs[..] else { panic!("{pairs:?}") };
+        let [a, b] = &first.members;
+        assert_eq!(
+            (first.sharing.to_string(), first.device_type.as_deref()),
+            ("time-slice".into(), Some("My GPU"))
+        );
+        assert_eq!((a.job.to_string(), a.family.as_deref()), ("resnet-amp@b32@dp1".into(), Some("resnet")));
+        assert!((a.slowdown - 1.5).abs() < 1e-12 && (b.slowdown - 1.05).abs() < 1e-12, "{pairs:?}");
+        assert_eq!((a.alone_s, a.busy, a.traffic, a.peak_memory_bytes), (Some(0.1), Some(0.455), None, None));
+        assert_eq!((b.alone_s, b.busy, b.traffic), (Some(0.2), None, Some(0.125)));
+        assert_eq!((b.peak_memory_bytes, &b.family), (Some(1 << 20), &None));
+        assert_eq!((second.sharing.to_string(), &second.device_type), ("step-gate:250ms".into(), &None));
+        assert_eq!(second.members.each_ref().map(|of| of.job.to_string()), ["lm", "lm@b8@dp2"]);
+    }
+
+    #[test]
+    fn speeds_are_those_beside_the_other_job_over_those_alone() {
+        let pairs = read_text("job_b,mode,job_a,speed_b,speed_a\nb,time-slice,a,0.8,0.5\n").unwrap();
+        let [a, b] = &pairs[0].members;
+        assert_eq!((a.slowdown, b.slowdown, a.alone_s), (2.0, 1.25, None));
+    }
+
+    #[test]
+    fn lines_that_cannot_be_are_refused_with_their_column() {
+        let columns = format!("{COLUMNS},family_a,device_util_percent_a");
+        let good = "time-slice,a,b,1,1,2,2,x,50";
+        for (line, message) in [
+            ("alone,a,b,1,1,2,2,x,", "column 'mode': under 'alone' a pair does not share its device equally"),
+            ("step-gate:2/1,a,b,1,1,2,2,x,", "column 'mode': under 'step-gate:2/1' a pair"),
+            ("mps,a,b,1,1,2,2,x,", "line 3: 'mps' is no sharing mode"),
+            ("time-slice,a@b0,b,1,1,2,2,x,", "line 3: job 'a@b0': 'b0' is no batch"),
+            (
+                "time-slice,a@on=cuda:0,b,1,1,2,2,x,",
+                "column 'job_a': 'a@on=cuda:0' names a device; leave @on= out",
+            ),
+            ("time-slice,a,b,0,1,2,2,x,", "column 'alone_a': 0 is not above 0"),
+            ("time-slice,a,b,1,inf,2,2,x,", "column 'alone_b': inf is not above 0"),
+            ("time-slice,a,b,1,1,2,,x,", "column 'together_b': is empty; drop lines"),
+            (
+                "time-slice,a,b,1,1,2,2000,x,",
+                "column 'together_b': makes a slowdown of 2000, which is not from 0.001",
+            ),
+            ("time-slice,a,b,1,1,2,2,x,101", "column 'device_util_percent_a': 101 is not from 0 to 100"),
+            ("time-slice,a,b,1,1,2,2,y,", "column 'family_a': is 'y' for 'a', and 'x' in an earlier line"),
+            ("time-slice,a,b,1,1,2,2,,", "column 'family_a': is none for 'a', and 'x' in an earlier line"),
+        ] {
+            let error = read_text(&format!("{columns}\n{good}\n{line}\n")).unwrap_err().to_string();
+            assert!(error.contains("p.csv: line 3") && error.contains(message), "{error}");
+        }
+    }
+
+    #[test]
+    fn tables_of_other_columns_are_refused() {
+        for (columns, message) in [
+            (
+                "job_a,job_b,speed_a,speed_b",
+                "line 1: there is no column 'mode'; a table of pairs has mode,job_a,job_b",
+            ),
+            (
+                "mode,job_a,job_b,speed_a",
+                "line 1: a table of pairs has either alone_a,alone_b,together_a,together_b",
+            ),
+            ("mode,job_a,job_b,speed_a,speed_b,alone_a", "line 1: a table of pairs has either"),
+            ("mode,job_a,job_b,speed_a,speed_b,util_a", "line 1: 'util_a' is no column of a table of pairs"),
+        ] {
+            let error = read_text(&format!("{columns}\n")).unwrap_err().to_string();
+            assert!(error.contains(message), "{error}");
+        }
+    }
+}
