@@ -1,6 +1,8 @@
-//! Measured step times of jobs alone, for fits: from runs of `profile`, from its exports, and from published tables.
+//! Measured step times of jobs alone, for fits: from runs of `profile`, from its exports, and from published tables. Slowdowns of jobs
+//! that share devices are in [`together`].
 
 mod export;
+mod pairs_together;
 mod parameters;
 mod published;
 mod runs;

@@ -45,9 +45,10 @@ use crate::{
 /// --published adds workloads without a row, by the parameters of Rubick's formulas that its artifact publishes. What they leave open
 /// is said on stderr, and their predictions are marked as published.
 ///
-/// --interference fits how much jobs on the same devices slow each other down, to runs of `profile colocate` or exports of them. Groups
-/// that were not measured are answered for from what each job does alone. The printed errors are those of workloads, and of groups,
-/// that were left out of the fit.
+/// --interference fits how much jobs on the same devices slow each other down, to runs of `profile colocate`, exports of them, or tables
+/// of pairs of any origin: `mode,job_a,job_b` with `alone_a,alone_b,together_a,together_b` in seconds, or `speed_a,speed_b`. Groups that
+/// were not measured are answered for from what each job does alone, if the rows tell its utilisation, and by the names of the jobs. The
+/// printed errors are those of workloads, and of groups, that were left out of the fit.
 ///
 /// With --suggest, --out is a table of the configurations that are worth measuring next, which `profile single --grid` measures. Each
 /// one lowers the variances of all predictions most for a second of device time, after those before it. They are plans that are
@@ -118,8 +119,8 @@ pub(super) struct Args {
     /// that had ended by then.
     #[arg(long, value_name = "HISTORY", conflicts_with_all = ["runs", "csv", "suggest", "curve", "within_rows", "device_type", "machine", "seed"])]
     duration: Option<PathBuf>,
-    /// Fit the slowdowns of jobs that share devices, too: runs of `profile colocate` and exports of `profile`. Without RUN and --csv, the
-    /// model has no times of jobs alone.
+    /// Fit the slowdowns of jobs that share devices, too: runs of `profile colocate`, exports of `profile`, and tables
+    /// mode,job_a,job_b,.. of pairs of any origin. Without RUN and --csv, the model has no times of jobs alone.
     #[arg(long, value_name = "RUN|FILE", num_args = 1.., conflicts_with_all = ["suggest", "curve", "duration"])]
     interference: Vec<PathBuf>,
     /// Let the model answer only for what its rows cover: plans with the same kinds of parallelism and the same stage of ZeRO, offload, gc and

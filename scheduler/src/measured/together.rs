@@ -1,4 +1,5 @@
-//! What was measured of jobs that share devices, for the fit of their slowdowns: from runs of `profile colocate` and from its exports.
+//! What was measured of jobs that share devices, for the fit of their slowdowns: from runs of `profile colocate`, from exports, and from
+//! tables of pairs of any origin.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,6 +12,7 @@ use rig::Exit;
 use schema::{
     device::Device,
     fitted::{Layout, ModelSource},
+    import::{Source, pairs},
     interference_fit::JobAlone,
     manifest::Manifest,
     plan::Plan,
@@ -19,7 +21,7 @@ use schema::{
     sharing::Sharing,
 };
 
-use super::{bytes, devices};
+use super::{bytes, devices, pairs_together::PairsTogether};
 
 /// Jobs on devices of one type, alone and together.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,12 +49,12 @@ struct Launch {
 type Block<'a> = (usize, &'a str, u32, u32);
 
 /// The logarithms of slowdowns by block, of each job beside its co-runners. Jobs are named by their places.
-type Slowdowns = BTreeMap<(usize, Vec<usize>), Vec<f64>>;
+pub(super) type Slowdowns = BTreeMap<(usize, Vec<usize>), Vec<f64>>;
 
 /// A job as rows name it.
 type Key<'a> = (&'a str, Option<u32>, Option<Plan>);
 
-/// Reads launches of runs, which are directories, and of exports.
+/// Reads launches of runs, which are directories, and of exports, and tables of pairs.
 ///
 /// # Errors
 /// A file cannot be read or is no table, no group has its members alone in the same block, or the rows are of devices of several types
@@ -60,11 +62,20 @@ type Key<'a> = (&'a str, Option<u32>, Option<Plan>);
 pub fn read(paths: &[PathBuf], device_type: Option<&str>) -> anyhow::Result<MeasuredTogether> {
     let mut left_out: BTreeMap<String, usize> = BTreeMap::new();
     let (mut launches, mut sources) = (Vec::new(), Vec::new());
+    let mut pairs = PairsTogether::default();
     for (source, path) in paths.iter().enumerate() {
         let (file, layout, manifest) = table(path)?;
-        let make = || match layout {
+        if layout == Layout::Pairs {
+            let bytes = bytes(&file)?;
+            let count = pairs.read(Source { file: &file, text: &bytes }, device_type)?;
+            sources.push(ModelSource::new(path, layout, count, &bytes));
+            continue;
+        }
+        let make = || {
+            match layout {
             Layout::Run => format!("make its tables with `profile derive {}`", path.display()),
-            _ => "it is no export of `profile` with jobs that share devices".into(),
+            _ => "it is no export of `profile` with jobs that share devices, and no table of pairs: mode,job_a,job_b,..".into(),
+        }
         };
         let found: Vec<TogetherRow> = rows::read(&file).with_context(make)?;
         let count = found.len();
@@ -76,7 +87,8 @@ pub fn read(paths: &[PathBuf], device_type: Option<&str>) -> anyhow::Result<Meas
         }
         sources.push(ModelSource::new(path, layout, count, &bytes(&file)?));
     }
-    let types: BTreeSet<&str> = launches.iter().map(|launch| launch.device_type.as_str()).collect();
+    let of_launches = launches.iter().map(|launch| launch.device_type.as_str());
+    let types: BTreeSet<&str> = of_launches.chain(pairs.device_types()).collect();
     let files = || paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
     let names = || types.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ");
     let device_type = match (device_type, types.len()) {
@@ -96,26 +108,52 @@ pub fn read(paths: &[PathBuf], device_type: Option<&str>) -> anyhow::Result<Meas
     };
     let before = launches.len();
     launches.retain(|launch| launch.device_type == device_type);
-    if launches.len() < before {
-        *left_out.entry(format!("they are not of a device of type '{device_type}'")).or_default() +=
-            before - launches.len();
+    let others = before - launches.len() + pairs.retain(&device_type);
+    if others > 0 {
+        *left_out.entry(format!("they are not of a device of type '{device_type}'")).or_default() += others;
     }
     let (alone, in_groups): (Vec<Launch>, Vec<Launch>) =
         launches.into_iter().partition(|launch| launch.row.group.is_none());
     let jobs = jobs(&alone);
-    let together = together(&alone, &in_groups, &jobs, &mut left_out);
-    if together.is_empty() {
-        return Err(nothing(paths, &left_out));
-    }
+    let mut slowdowns = slowdowns(&alone, &in_groups, &jobs, &mut left_out);
     let is_on_cores = alone.iter().any(|launch| launch.is_on_cores);
-    let jobs = jobs.into_iter().map(|(_, job)| job).collect();
-    Ok(MeasuredTogether { device_type, is_on_cores, sources, jobs, together, left_out })
+    let mut jobs = jobs.into_iter().map(|(_, job)| job).collect();
+    pairs.add_to(&mut jobs, &mut slowdowns);
+    let together = slowdowns.into_iter().map(|(sharing, own)| (sharing, together(own))).collect();
+    let mut measured = MeasuredTogether { device_type, is_on_cores, sources, jobs, together, left_out };
+    measured.leave_out_unknown();
+    if measured.together.is_empty() {
+        return Err(nothing(paths, &measured.left_out));
+    }
+    Ok(measured)
 }
 
-/// The file with the launches of a source, and the manifest of a run.
+impl MeasuredTogether {
+    /// Leaves out the slowdowns of groups with a job whose device's utilisation was not measured, if it was measured of most: a mode whose
+    /// model knows it of some only would begin without it.
+    fn leave_out_unknown(&mut self) {
+        let jobs = &self.jobs;
+        let is_known = |of: &Together| {
+            std::iter::once(&of.job).chain(&of.co_runners).all(|job| jobs[*job].busy.is_some())
+        };
+        for rows in self.together.values_mut() {
+            let known = rows.iter().filter(|of| is_known(of)).count();
+            if 2 * known > rows.len() && known < rows.len() {
+                let why = "the utilisation of a member's device was not measured, and most others have it";
+                *self.left_out.entry(why.into()).or_default() += rows.len() - known;
+                rows.retain(is_known);
+            }
+        }
+        self.together.retain(|_, rows| !rows.is_empty());
+    }
+}
+
+/// The file with the rows of a source, and the manifest of a run.
 fn table(path: &Path) -> anyhow::Result<(PathBuf, Layout, Option<Manifest>)> {
     if !path.is_dir() {
-        return Ok((path.to_owned(), Layout::Export, None));
+        let text = bytes(path)?;
+        let is_pairs = !text.is_empty() && pairs::is_table(Source { file: path, text: &text })?;
+        return Ok((path.to_owned(), if is_pairs { Layout::Pairs } else { Layout::Export }, None));
     }
     let run = RunDir::open(path)?;
     Ok((run.measurements_path(), Layout::Run, Some(run.manifest()?)))
@@ -168,7 +206,7 @@ fn block(launch: &Launch) -> Block<'_> {
     (launch.source, &launch.row.run, launch.row.part, launch.row.repeat)
 }
 
-/// What each job does alone, over all of its launches. Jobs whose devices' utilisation was not measured are left out.
+/// What each job does alone, over all of its launches.
 fn jobs(alone: &[Launch]) -> Vec<(Key<'_>, JobAlone)> {
     let mut launches: Vec<(Key<'_>, Vec<&Launch>)> = Vec::new();
     for launch in alone {
@@ -183,8 +221,7 @@ fn jobs(alone: &[Launch]) -> Vec<(Key<'_>, JobAlone)> {
 fn job(launches: &[&Launch]) -> Option<JobAlone> {
     let first = &launches.first()?.row;
     let mean = |value: &dyn Fn(&TogetherRow) -> Option<f64>| {
-        let values: Vec<f64> = launches.iter().filter_map(|launch| value(&launch.row)).collect();
-        (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+        mean(launches.iter().filter_map(|launch| value(&launch.row)))
     };
     let logs: f64 = launches.iter().map(|launch| (launch.step_ns as f64).ln()).sum();
     Some(JobAlone {
@@ -193,21 +230,28 @@ fn job(launches: &[&Launch]) -> Option<JobAlone> {
         plan: first.plan,
         family: None,
         step_ns: Some((logs / launches.len() as f64).exp().round() as u64),
-        busy: Some(mean(&|row| row.device_util_percent_mean)? / 100.0),
+        busy: mean(&|row| row.device_util_percent_mean).map(|percent| percent / 100.0),
         host: mean(&|row| Some(row.cpu_ns? as f64 / row.window_ns.filter(|window| *window > 0)? as f64)),
         traffic: mean(&|row| row.dram_util_percent).map(|percent| percent / 100.0),
         peak_memory_bytes: launches.iter().filter_map(|launch| launch.row.peak_memory_bytes).max(),
     })
 }
 
+/// The mean of values, which is the value if all are equal.
+pub(super) fn mean(mut values: impl Iterator<Item = f64>) -> Option<f64> {
+    let first = values.next()?;
+    let (count, sum) = values.fold((1.0, 0.0), |(count, sum), value| (count + 1.0, sum + (value - first)));
+    Some(first + sum / count)
+}
+
 /// The slowdowns of members of groups that share all devices, by mode, job and co-runners. Two members of one group that are the same
 /// job count as one.
-fn together(
+fn slowdowns(
     alone: &[Launch],
     in_groups: &[Launch],
     jobs: &[(Key<'_>, JobAlone)],
     left_out: &mut BTreeMap<String, usize>,
-) -> BTreeMap<Sharing, Vec<Together>> {
+) -> BTreeMap<Sharing, Slowdowns> {
     let mut steps_alone: BTreeMap<(Block<'_>, &str, &str), Vec<f64>> = BTreeMap::new();
     for launch in alone {
         let of = (block(launch), launch.row.job.as_str(), launch.row.device.as_str());
@@ -234,7 +278,7 @@ fn together(
         }
         let place = |of: &&Launch| jobs.iter().position(|(known, _)| *known == key(&of.row));
         let Some(places) = members.values().map(place).collect::<Option<Vec<usize>>>() else {
-            leave_out("a member of their group was not measured alone, or its device's utilisation was not");
+            leave_out("a member of their group was not measured alone");
             continue;
         };
         let mut of_block = Slowdowns::new();
@@ -254,13 +298,14 @@ fn together(
             found.entry(*sharing).or_default().entry(of).or_default().push(mean);
         }
     }
-    let rows = |slowdowns: Slowdowns| {
-        let together = |((job, co_runners), logs): ((usize, Vec<usize>), Vec<f64>)| Together {
-            job,
-            co_runners,
-            blocks: logs.into_iter().map(f64::exp).collect(),
-        };
-        slowdowns.into_iter().map(together).collect()
+    found.into_iter().map(|(sharing, own)| (sharing.clone(), own)).collect()
+}
+
+fn together(slowdowns: Slowdowns) -> Vec<Together> {
+    let row = |((job, co_runners), logs): ((usize, Vec<usize>), Vec<f64>)| Together {
+        job,
+        co_runners,
+        blocks: logs.into_iter().map(f64::exp).collect(),
     };
-    found.into_iter().map(|(sharing, of)| (sharing.clone(), rows(of))).collect()
+    slowdowns.into_iter().map(row).collect()
 }

@@ -1,6 +1,7 @@
 //! Slowdowns of jobs that share devices: fits to tables, and what simulations make of them.
 
 mod kept_aside;
+mod plain_pairs;
 
 use std::{fmt::Write as _, path::Path};
 
