@@ -64,6 +64,7 @@ fn errors_are_those_of_estimates_from_the_past() {
     assert!((ratio - 4.0).abs() < 1e-6, "{ratio}");
     let shown = door.exits(0, "fit --duration old.csv --out shapes.csv");
     assert!(shown.out.contains("rank correlation") && shown.out.contains("additive"), "{}", shown.out);
+    assert!(shown.out.lines().all(|line| line.chars().count() <= 80), "{}", shown.out);
 
     door.write("one.csv", &history(1));
     let said = door.exits(2, "fit --duration one.csv --out shapes.csv");

@@ -130,33 +130,25 @@ fn row(estimator: DurationEstimator, errors: WalkErrors) -> DurationErrors {
     }
 }
 
-/// Prints the errors. Each quantile is a column: 25 % of the estimates are off by no more than the first.
+/// Prints the errors in seconds, and then as factors. Each quantile is a column: 25 % of the estimates are off by no more than the first.
 fn show(errors: &[DurationErrors]) -> anyhow::Result<()> {
-    let mut lines = table::new(&[
-        "estimator",
-        "jobs",
-        "25 % off by",
-        "50 %",
-        "75 %",
-        "90 %",
-        "mean",
-        "25 % off by",
-        "50 %",
-        "75 %",
-        "90 %",
-        "rank correlation",
-    ]);
+    let quantiles = ["25 % off by", "50 %", "75 %", "90 %"];
+    let mut seconds = table::new(&[&["estimator", "jobs"][..], &quantiles, &["mean"]].concat());
+    let mut factors = table::new(&[&["estimator"][..], &quantiles, &["rank correlation"]].concat());
     for row in errors {
-        let seconds = |seconds: f64| format!("{seconds:.0} s");
+        let in_seconds = |seconds: f64| format!("{seconds:.0} s");
         let times = |factor: f64| format!("{factor:.2}x");
-        lines.add_row([
+        seconds.add_row([
             row.estimator.to_string(),
             row.jobs.to_string(),
-            seconds(row.p25_absolute_s),
-            seconds(row.median_absolute_s),
-            seconds(row.p75_absolute_s),
-            seconds(row.p90_absolute_s),
-            seconds(row.mean_absolute_s),
+            in_seconds(row.p25_absolute_s),
+            in_seconds(row.median_absolute_s),
+            in_seconds(row.p75_absolute_s),
+            in_seconds(row.p90_absolute_s),
+            in_seconds(row.mean_absolute_s),
+        ]);
+        factors.add_row([
+            row.estimator.to_string(),
             times(row.p25_factor),
             times(row.median_factor),
             times(row.p75_factor),
@@ -164,5 +156,7 @@ fn show(errors: &[DurationErrors]) -> anyhow::Result<()> {
             format!("{:.3}", row.rank_correlation),
         ]);
     }
-    table::print(&lines)
+    table::print(&seconds)?;
+    output::print("")?;
+    table::print(&factors)
 }
