@@ -32,7 +32,7 @@ pub struct MeasuredTogether {
     /// What each job does alone.
     pub jobs: Vec<JobAlone>,
     pub together: BTreeMap<Sharing, Vec<Together>>,
-    /// The number of launches that are not used, for each reason.
+    /// The number of launches, pairs and slowdowns that are not used, for each reason.
     pub left_out: BTreeMap<String, usize>,
 }
 

@@ -311,7 +311,7 @@ fn tables_without_jobs_together_or_of_several_devices_are_refused() {
     let line_end = tail.find(",ok,").expect("it has a status");
     door.write("failed.csv", &format!("{head}{},failed,{}", &tail[..line_end], &tail[line_end + 4..]));
     let said = door.exits(0, "fit --interference failed.csv --out I.json");
-    assert!(said.err.contains("2 launches are left out: a member of their group failed"), "{}", said.err);
+    assert!(said.err.contains("2 rows are left out: a member of their group failed"), "{}", said.err);
 }
 
 /// The bars of predictions of workloads that were left out, on the record of all pairs of twelve workloads under two modes.

@@ -59,8 +59,8 @@ pub(super) fn run(together: &MeasuredTogether, args: &Args, catalog: &Catalog) -
 /// Fits the slowdowns.
 pub(super) fn fit(together: &MeasuredTogether, catalog: &Catalog) -> InterferenceFit {
     let stressors: BTreeSet<&str> = catalog.set(STRESSORS).map(|workload| workload.name.as_str()).collect();
-    for (why, launches) in &together.left_out {
-        output::note(format_args!("fit: interference: {launches} launches are left out: {why}"));
+    for (why, rows) in &together.left_out {
+        output::note(format_args!("fit: interference: {rows} rows are left out: {why}"));
     }
     let rows: usize = together.together.values().map(Vec::len).sum();
     let spinner = busy(format!("fit: interference: {rows} slowdowns"));

@@ -206,7 +206,7 @@ fn slowdowns_without_the_utilisation_of_a_member_are_left_out_where_most_have_it
     };
     door.write("one.csv", &without(&["h"]));
     let said = door.exits(0, "fit --interference one.csv --out O.json");
-    let why = "30 launches are left out: the utilisation of a member's device was not measured, and most others have it";
+    let why = "30 rows are left out: the utilisation of a member's device was not measured, and most others have it";
     assert!(said.err.contains(why), "{}", said.err);
     let (_, fit) = read(&door, "O.json");
     let counts: Vec<(usize, bool)> =
@@ -238,7 +238,7 @@ fn tables_of_pairs_that_cannot_be_are_refused() {
     assert!(said.err.contains("of several types") && said.err.contains("'GPU', 'TPU'"), "{}", said.err);
     let said = door.exits(0, "fit --interference types.csv --device-type GPU --out T.json");
     assert!(
-        said.err.contains("7 launches are left out: they are not of a device of type 'GPU'"),
+        said.err.contains("7 rows are left out: they are not of a device of type 'GPU'"),
         "{}",
         said.err
     );
