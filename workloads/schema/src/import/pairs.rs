@@ -30,6 +30,10 @@ const OPTIONAL: [&str; 9] = [
     "peak_memory_bytes_b",
 ];
 
+/// The range of times in seconds and of speeds.
+const LEAST: f64 = 1e-9;
+const MOST: f64 = 1e9;
+
 /// The largest slowdown, and the largest gain. What lies beyond them has times of two units.
 const LARGEST_FACTOR: f64 = 1000.0;
 
@@ -211,8 +215,8 @@ fn member(side: &Side<'_>, has_speeds: bool) -> Found<PairMember> {
         return Err((column, format!("'{job}' names a device; leave @on= out")));
     }
     let (column, slowdown) = match has_speeds {
-        true => (side.speed.0, 1.0 / above_zero(side.speed)?),
-        false => (side.together.0, above_zero(side.together)? / above_zero(side.alone)?),
+        true => (side.speed.0, 1.0 / measured(side.speed)?),
+        false => (side.together.0, measured(side.together)? / measured(side.alone)?),
     };
     if !(1.0 / LARGEST_FACTOR..=LARGEST_FACTOR).contains(&slowdown) {
         let message = format!(
@@ -232,10 +236,12 @@ fn member(side: &Side<'_>, has_speeds: bool) -> Found<PairMember> {
     })
 }
 
-fn above_zero((column, value): (&'static str, Option<f64>)) -> Found<f64> {
+fn measured((column, value): (&'static str, Option<f64>)) -> Found<f64> {
     match value {
-        Some(value) if value > 0.0 && value.is_finite() => Ok(value),
-        Some(value) => Err((column, format!("{value} is not above 0; drop lines that were not measured"))),
+        Some(value) if (LEAST..=MOST).contains(&value) => Ok(value),
+        Some(value) => {
+            Err((column, format!("{value} is not from {LEAST} to {MOST}; drop lines that were not measured")))
+        }
         None => Err((column, "is empty; drop lines that were not measured".into())),
     }
 }
@@ -323,8 +329,8 @@ mod tests {
                 "time-slice,a@on=cuda:0,b,1,1,2,2,x,",
                 "column 'job_a': 'a@on=cuda:0' names a device; leave @on= out",
             ),
-            ("time-slice,a,b,0,1,2,2,x,", "column 'alone_a': 0 is not above 0"),
-            ("time-slice,a,b,1,inf,2,2,x,", "column 'alone_b': inf is not above 0"),
+            ("time-slice,a,b,0,1,2,2,x,", "column 'alone_a': 0 is not from 0.000000001 to 1000000000"),
+            ("time-slice,a,b,1,inf,2,2,x,", "column 'alone_b': inf is not from"),
             ("time-slice,a,b,1,1,2,,x,", "column 'together_b': is empty; drop lines"),
             (
                 "time-slice,a,b,1,1,2,2000,x,",
