@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use model::{Neighbour, Question};
 use schema::{
     decision::{Happened, JobId, Settled, Share},
@@ -11,13 +11,13 @@ use schema::{
 };
 
 use super::{
-    Sim,
+    LONGEST, Sim,
     chance::{Draw, exponential, numbers},
     events::Event,
     state::{LaunchPhase, whole},
     switches::Cost,
 };
-use crate::reported::ReportedSteps;
+use crate::{job::JobRequest, reported::ReportedSteps};
 
 impl Sim<'_> {
     /// Begins a stretch of training, and new ones of all whom it slows down.
@@ -164,6 +164,11 @@ impl Sim<'_> {
         self.change_pace(&self.company(id))
     }
 
+    /// Sets the time of the steps of the job from now on, and plans its end.
+    ///
+    /// # Errors
+    /// The time is not known, or the job would not end within the longest time of a simulation, which a policy with turns would take for
+    /// ever to reach.
     fn set_pace(&mut self, id: JobId) -> anyhow::Result<()> {
         let neighbours: Vec<Neighbour<'_>> = self
             .neighbours(id)
@@ -174,6 +179,14 @@ impl Sim<'_> {
             })
             .collect();
         let step_ns = self.step_ns_beside(id, &self.company(id), &neighbours)?;
+        let JobRequest { name, steps, .. } = &self.asked[id.0 as usize];
+        let left = steps.unwrap_or_default() as f64 - self.launches[id].stretch.steps;
+        ensure!(
+            left * step_ns < LONGEST.0 as f64,
+            "job '{name}': {} steps of {} would take more than 100 years; check its steps and step time",
+            left.ceil() as u64,
+            Nanos(step_ns as u64)
+        );
         let launch = self.launch(id);
         launch.stretch.step_ns = step_ns * launch.speed / launch.share.get();
         self.plan_goal(id);
