@@ -4,6 +4,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+import tables
 from programs import ROOT, program
 
 RECORD = ROOT / "reports" / "record"
@@ -25,18 +26,6 @@ CLUSTER = """\
 count = 2
 devices = 4
 """
-
-ROWS = "exec_plan,placement,iter_time\nga,1,1.1\ngc,1,1.4\nga,2,0.7\nga,4,0.45\nzero-dp,2,0.8\nzero-dp,4,0.5\n"
-
-HELIOS = """\
-job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue
-1,a,v,1,2,1,COMPLETED,2020-04-01 00:00:01,2020-04-01 00:00:05,2020-04-01 00:01:05,60,4
-2,b,v,2,4,1,FAILED,2020-04-01 00:00:09,2020-04-01 00:00:10,2020-04-01 00:00:40,30,1
-3,b,w,8,16,1,CANCELLED,2020-04-01 00:01:01,2020-04-01 00:02:05,2020-04-01 00:09:05,420,64
-"""
-
-PAI_JOBS = "j1,i1,u1,Terminated,100.0,400.0\nj2,i2,u2,Terminated,150.0,900.0\n"
-PAI_TASKS = "j1,worker,1.0,Terminated,110.0,400.0,600.0,29.0,100.0,V100\nj2,worker,2.0,Terminated,160.0,900.0,600.0,29.0,50.0,T4\n"
 
 TRACE = "name,submit_s,job,steps,step_ns\na,0,any,500,5000000\nb,1,any@dp2,100,7000000\nc,2.5,any,900,1000000\n"
 
@@ -64,7 +53,7 @@ def readers(scratch: Path) -> list[Reader]:
     trace = {"trace.csv": TRACE.encode()}
     machine = {"machine.toml": testbed["run/inputs/machine.toml"]}
     jobs = {"trace.csv": testbed["run/inputs/trace.csv"]}
-    tables = {name.removeprefix("run/inputs/"): content for name, content in testbed.items() if "/inputs/table-" in name}
+    of_jobs = {name.removeprefix("run/inputs/"): content for name, content in testbed.items() if "/inputs/table-" in name}
     table_arguments = "--table table-0 --table table-1 --machine machine.toml"
     tables_of_run = [name for name in raw if name.startswith("run/") and "/events/" not in name and "/jobs/" not in name]
     corpus = [
@@ -79,7 +68,10 @@ def readers(scratch: Path) -> list[Reader]:
         reader("sched explain", "sched explain run lstm-2", testbed),
         reader("sched fit", "sched fit run --out model.json", plans),
         reader("sched fit --interference", "sched fit --interference run --out model.json", pairs),
-        reader("sched fit --csv", "sched fit --csv bert.csv --out model.json", {"bert.csv": ROWS.encode()}),
+        reader("sched fit --interference, pairs", "sched fit --interference p.csv --out model.json", text({"p.csv": tables.pairs()})),
+        reader("sched fit --csv", "sched fit --csv s.csv --out model.json", text({"s.csv": tables.STEP_TIMES})),
+        reader("sched fit --csv, Rubick", "sched fit --csv bert.csv --out model.json", text({"bert.csv": tables.RUBICK_TIMES})),
+        reader("sched fit --csv, Pollux", "sched fit --csv cifar10.csv --out model.json", text({"cifar10.csv": tables.POLLUX_TIMES})),
         reader("sched fit --duration", "sched fit --duration trace.csv --out shapes.csv", {"trace.csv": durations()}),
         reader("sched predict", "sched predict --model model.json lstm@b8@dp2-zero1 --devices 2", model),
         reader("sched plan", "sched plan --model model.json lstm@b8 --devices 1..4", model),
@@ -87,7 +79,7 @@ def readers(scratch: Path) -> list[Reader]:
         reader(
             "sched sim --table",
             f"sched sim trace.csv --policy packing-fifo --device cpu:0,cpu:1 {table_arguments}",
-            {**jobs, **tables, **machine},
+            {**jobs, **of_jobs, **machine},
         ),
         reader(
             "sched sim --cluster",
@@ -95,16 +87,11 @@ def readers(scratch: Path) -> list[Reader]:
             {**trace, "cluster.toml": CLUSTER.encode()},
             "cluster.toml",
         ),
-        reader("sched trace import helios", "sched trace import --format helios h.csv", {"h.csv": HELIOS.encode()}),
-        reader(
-            "sched trace import pai-2020",
-            "sched trace import --format pai-2020 jobs.csv tasks.csv",
-            {"jobs.csv": PAI_JOBS.encode(), "tasks.csv": PAI_TASKS.encode()},
-        ),
         reader("profile list --catalog", "profile list --catalog catalog.toml", {"catalog.toml": CATALOG.encode()}),
         reader("profile compare", "profile compare run run", raw, *tables_of_run),
         reader("profile derive", "profile derive run", raw),
         reader("profile export", "profile export run --out table.csv", raw),
+        *(trace_import(name, files) for name, files in tables.TRACES.items()),
     ]  # fmt: skip
     for case in corpus:
         put(scratch / "as it is" / case.name, case.files)
@@ -114,6 +101,15 @@ def readers(scratch: Path) -> list[Reader]:
 
 def reader(name: str, typed: str, files: dict[str, bytes], *changed: str) -> Reader:
     return Reader(name, files, changed or tuple(files), tuple(typed.split()))
+
+
+def trace_import(name: str, files: dict[str, str]) -> Reader:
+    columns = f" --columns {tables.COLUMNS}" if name == "csv" else ""
+    return reader(f"sched trace import {name}", f"sched trace import --format {name} {' '.join(files)}{columns}", text(files))
+
+
+def text(files: dict[str, str]) -> dict[str, bytes]:
+    return {name: content.encode() for name, content in files.items()}
 
 
 def folder_of(folder: Path, name: str) -> dict[str, bytes]:

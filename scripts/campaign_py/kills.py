@@ -15,8 +15,9 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from corpus import CATALOG, ROWS, put, raw_run
+from corpus import CATALOG, put, raw_run
 from programs import is_built, program
+from tables import RUBICK_TIMES
 
 MARK = "TANDEM_CAMPAIGN"
 """A variable that all processes of a trial inherit, with the trial's folder."""
@@ -60,7 +61,7 @@ def campaign(
     chance = random.Random(seed)
     texts: list[str] = []
     with tempfile.TemporaryDirectory(prefix="campaign-") as scratch:
-        inputs = {"catalog.toml": CATALOG.encode(), "trace.csv": TRACE.encode(), "bert.csv": ROWS.encode(), **raw_run(Path(scratch) / "raw")}
+        inputs = {"catalog.toml": CATALOG.encode(), "trace.csv": TRACE.encode(), "bert.csv": RUBICK_TIMES.encode(), **raw_run(Path(scratch) / "raw")}
         scenarios = [case for case in all_scenarios(inputs, Path(scratch)) if not only or case.name in only]
         durations = {scenario.name: undisturbed_s(scenario, inputs, Path(scratch)) for scenario in scenarios}
         rows = {
