@@ -107,7 +107,10 @@ fn what_ends_a_simulation_is_told_with_the_files_that_it_comes_from() {
 
     let (table, machine) = (crate::fit::record("20261123-epyc/colocate/all-pairs-1"), "machine.toml");
     // A turn each 10 s of a hundred years would take hours. The trace has no time of a step, so that its reader cannot tell.
-    door.write("t.csv", "name,submit_s,job,steps\na,0,lstm@b20@dp1,9223372036854775808\nb,1,lstm@b20@dp1,9\n");
+    door.write(
+        "t.csv",
+        "name,submit_s,job,steps\na,0,lstm@b20@dp1,9223372036854775808\nb,1,lstm@b20@dp1,9\n",
+    );
     let turns = "sim t.csv --policy tiresias:10s --cluster 1x1 --switch-cost 0s";
     let said = door.exits(2, &format!("{turns} --table {}", table.display()));
     let never = "job 'a': 9223372036854775808 steps of ";
