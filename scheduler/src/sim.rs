@@ -61,6 +61,9 @@ pub struct Settings {
     /// The interval between checkpoints of a running job. The time of a checkpoint is spread over the steps between two of them.
     pub checkpoint_every: Option<Nanos>,
     pub faults: Faults,
+    /// Whether a job that would take more than a hundred years is refused when it starts: under a policy with turns, a simulation of as
+    /// long would take hours. A policy may end jobs that never end by themselves.
+    pub refuses_endless: bool,
 }
 
 /// Mean times, in nanoseconds. Times are drawn from exponential distributions. Without a mean nothing fails.
@@ -84,6 +87,7 @@ impl Default for Settings {
             progress_every: None,
             checkpoint_every: None,
             faults: Faults::default(),
+            refuses_endless: false,
         }
     }
 }

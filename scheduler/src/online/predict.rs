@@ -157,6 +157,7 @@ pub(super) fn settings(scheduling: &Scheduling, seed: u64) -> sim::Settings {
         sharing: scheduling.sharing.clone(),
         suspension: scheduling.suspension,
         noise: simulated.noise_percent / 100.0,
+        refuses_endless: true,
         progress_every: time(scheduling.progress_every_s),
         checkpoint_every: time(scheduling.checkpoint_every_s),
         faults: Faults {

@@ -167,8 +167,7 @@ impl Sim<'_> {
     /// Sets the time of the steps of the job from now on, and plans its end.
     ///
     /// # Errors
-    /// The time is not known, or the job would not end within the longest time of a simulation, which a policy with turns would take for
-    /// ever to reach.
+    /// The time is not known, or the job would not end within the longest time of a simulation, and endless jobs are refused.
     fn set_pace(&mut self, id: JobId) -> anyhow::Result<()> {
         let neighbours: Vec<Neighbour<'_>> = self
             .neighbours(id)
@@ -182,7 +181,7 @@ impl Sim<'_> {
         let JobRequest { name, steps, .. } = &self.asked[id.0 as usize];
         let left = steps.unwrap_or_default() as f64 - self.launches[id].stretch.steps;
         ensure!(
-            left * step_ns < LONGEST.0 as f64,
+            left * step_ns < LONGEST.0 as f64 || !self.settings.refuses_endless,
             "job '{name}': {} steps of {} would take more than 100 years; check its steps and step time",
             left.ceil() as u64,
             Nanos(step_ns as u64)

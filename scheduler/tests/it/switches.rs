@@ -298,11 +298,7 @@ fn a_launch_that_dies_leaves_the_steps_of_its_last_checkpoint() {
 fn a_simulation_ends_when_jobs_would_outlive_everybody() {
     let topology = Topology::uniform(8, 8, "GPU");
     let costs = sim::Named::constant(Nanos::ZERO);
-    for (steps, step_ns, shown) in [
-        (u64::MAX, SECOND, "18446744073709551615 steps of 1 s"),
-        (1 << 40, u64::MAX, "1099511627776 steps of 18446744074 s"),
-        (1, u64::MAX, "1 steps of 18446744074 s"),
-    ] {
+    for (steps, step_ns) in [(u64::MAX, SECOND), (1 << 40, u64::MAX), (1, u64::MAX)] {
         let jobs = [asked(0, 0, 8, steps, step_ns), asked(1, SECOND, 1, 1, SECOND)];
         let faults =
             sim::Faults { device_mtbf_ns: Some(1e30), device_repair_ns: 1e30, launch_mtbf_ns: Some(1e30) };
@@ -312,7 +308,7 @@ fn a_simulation_ends_when_jobs_would_outlive_everybody() {
         let (_, outcomes, error) = scripts::turns(&world, &mut *built("fifo"));
         let error = error.expect("it does not end").to_string();
         let words =
-            format!("job 'job-0': {shown} would take more than 100 years; check its steps and step time");
+            "jobs have not ended after 100 simulated years; check their arrivals, steps and step times";
         assert_eq!(error, words);
         assert!(outcomes.iter().all(|row| row.status == Status::Failed));
     }
