@@ -61,8 +61,8 @@ pub struct Settings {
     /// The interval between checkpoints of a running job. The time of a checkpoint is spread over the steps between two of them.
     pub checkpoint_every: Option<Nanos>,
     pub faults: Faults,
-    /// Whether a job that would take more than a hundred years is refused when it starts: under a policy with turns, a simulation of as
-    /// long would take hours. A policy may end jobs that never end by themselves.
+    /// Whether a job that would take more than a hundred years is refused when it starts. A simulation of a hundred years takes hours
+    /// under a policy with turns of seconds. Where endless jobs are allowed, the policy ends them.
     pub refuses_endless: bool,
 }
 
