@@ -72,7 +72,8 @@ const WIDE: f64 = 1.5;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FitError {
     #[error(
-        "{found} configurations, and a fit needs {needed} or more that differ; measure more plans, batches or devices"
+        "{found} {}, and a fit needs {needed} or more that differ; measure more plans, batches or devices",
+        if *found == 1 { "configuration" } else { "configurations" }
     )]
     TooFew { found: usize, needed: usize },
     #[error("row {row}: its step time is {value}, and a time is a finite number above 0")]

@@ -198,7 +198,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         return suggest::run(&wanted, &file, &measured, &catalog, &options.parts, args.json);
     }
     if let ([], [first, ..]) = (&fitted[..], &refused[..]) {
-        anyhow::bail!("{first}");
+        let files = args.runs.iter().chain(&args.csv).map(|path| path.display().to_string());
+        anyhow::bail!("{}: {first}", files.collect::<Vec<_>>().join(", "));
     }
     for why in &refused {
         output::note(format_args!("fit: left out: {why}"));

@@ -279,19 +279,19 @@ fn what_cannot_be_fitted_is_told_by_name() {
             "bert.csv",
             pollux("1,4,1,0\n1,4,1.1,0\n1,4,1.2,0\n"),
             2,
-            "workload 'bert-base-squad': its plan, batch and devices never change: all 3 rows are of dp1 at batch 4 with --devices 1",
+            "bert.csv: workload 'bert-base-squad': its plan, batch and devices never change: all 3 rows are of dp1 at batch 4 with --devices 1",
         ),
         (
             "bert.csv",
             pollux("1,4,1,0\n1,8,1,0\n2,8,1,0\n"),
             2,
-            "workload 'bert-base-squad': its time of a step never changes: 1 s in all 3 rows",
+            "bert.csv: workload 'bert-base-squad': its time of a step never changes: 1 s in all 3 rows",
         ),
         (
             "bert.csv",
             pollux("1,4,1,0\n1,8,1.5,0\n"),
             2,
-            "workload 'bert-base-squad': 2 configurations, and a fit needs 3 or more",
+            "bert.csv: workload 'bert-base-squad': 2 configurations, and a fit needs 3 or more",
         ),
         (
             "mine.csv",

@@ -147,5 +147,5 @@ fn intervals_of_published_rows_of_more_devices_cover_them() {
     }
     let Some(_) = split(&door, "llama7", 8) else { return };
     let said = door.exits(2, "fit --csv llama7.csv --out llama7.json");
-    assert!(said.err.contains("1 configurations, and a fit needs 3 or more"), "{}", said.err);
+    assert!(said.err.contains("1 configuration, and a fit needs 3 or more"), "{}", said.err);
 }
