@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use csv::StringRecord;
 use serde::Deserialize;
 
 use super::{Found, Source};
@@ -62,53 +63,40 @@ pub struct PairMember {
     pub peak_memory_bytes: Option<u64>,
 }
 
+/// The cells of a line that both members share.
 #[derive(Deserialize)]
-struct Line {
+struct Shared {
     mode: Sharing,
     #[serde(default)]
     device_type: Option<String>,
-    job_a: Job,
-    job_b: Job,
-    #[serde(default)]
-    family_a: Option<String>,
-    #[serde(default)]
-    family_b: Option<String>,
-    #[serde(default)]
-    alone_a: Option<f64>,
-    #[serde(default)]
-    alone_b: Option<f64>,
-    #[serde(default)]
-    together_a: Option<f64>,
-    #[serde(default)]
-    together_b: Option<f64>,
-    #[serde(default)]
-    speed_a: Option<f64>,
-    #[serde(default)]
-    speed_b: Option<f64>,
-    #[serde(default)]
-    device_util_percent_a: Option<f64>,
-    #[serde(default)]
-    device_util_percent_b: Option<f64>,
-    #[serde(default)]
-    dram_util_percent_a: Option<f64>,
-    #[serde(default)]
-    dram_util_percent_b: Option<f64>,
-    #[serde(default)]
-    peak_memory_bytes_a: Option<u64>,
-    #[serde(default)]
-    peak_memory_bytes_b: Option<u64>,
 }
 
-/// The cells of a member, with the names of their columns: those of `a`, or those of `b`.
-struct Side<'a> {
-    job: (&'static str, &'a Job),
-    family: &'a Option<String>,
-    alone: (&'static str, Option<f64>),
-    together: (&'static str, Option<f64>),
-    speed: (&'static str, Option<f64>),
-    device_util_percent: (&'static str, Option<f64>),
-    dram_util_percent: (&'static str, Option<f64>),
+/// The cells of a member, whose columns end in the name of its seat.
+#[derive(Deserialize)]
+struct Side {
+    job: Job,
+    #[serde(default)]
+    family: Option<String>,
+    #[serde(default)]
+    alone: Option<f64>,
+    #[serde(default)]
+    together: Option<f64>,
+    #[serde(default)]
+    speed: Option<f64>,
+    #[serde(default)]
+    device_util_percent: Option<f64>,
+    #[serde(default)]
+    dram_util_percent: Option<f64>,
+    #[serde(default)]
     peak_memory_bytes: Option<u64>,
+}
+
+/// One of the two places in a line.
+struct Seat {
+    /// What the names of its columns end in.
+    suffix: &'static str,
+    /// The names of the columns of the table, without the suffix where they have it.
+    names: StringRecord,
 }
 
 /// Whether a table is one of pairs, by the names of its columns.
@@ -128,24 +116,37 @@ pub fn read(Source { file, text }: Source<'_>) -> Result<Vec<Pair>, RowError> {
     let mut records = Records::new(file, text)?;
     let has_speeds = check_columns(&records.header().iter().collect::<Vec<_>>())
         .map_err(|message| RowError::Row { file: file.into(), line: 1, message })?;
+    let seats = ["_a", "_b"].map(|suffix| Seat::new(suffix, records.header()));
     let mut families: BTreeMap<String, Option<String>> = BTreeMap::new();
-    let mut pairs = Vec::new();
-    while records.advance()? {
-        let line: Line = records.row().map_err(|error| records.refuse(error))?;
-        let pair = pair(&line, has_speeds).and_then(|pair| {
-            for (member, column) in pair.members.iter().zip(["family_a", "family_b"]) {
-                check_family(&mut families, member).map_err(|message| (column, message))?;
-            }
-            Ok(pair)
-        });
-        pairs.push(pair.map_err(|(column, message)| RowError::Field {
+    let mut member = |records: &mut Records<'_>, Seat { suffix, names }: &Seat| {
+        let side: Side = records.row_under(names).map_err(|error| records.refuse(error))?;
+        let member = member(side, has_speeds).and_then(|member| check_family(&mut families, member));
+        member.map_err(|(column, message)| RowError::Field {
             file: file.into(),
             line: records.line(),
-            column: column.into(),
+            column: format!("{column}{suffix}"),
             message,
-        })?);
+        })
+    };
+    let mut pairs = Vec::new();
+    while records.advance()? {
+        let Shared { mode, device_type } = records.row().map_err(|error| records.refuse(error))?;
+        if let Some(message) = check_mode(&mode) {
+            let (file, line, column) = (file.into(), records.line(), "mode".into());
+            return Err(RowError::Field { file, line, column, message });
+        }
+        let [a, b] = &seats;
+        let members = [member(&mut records, a)?, member(&mut records, b)?];
+        pairs.push(Pair { sharing: mode, device_type, members });
     }
     Ok(pairs)
+}
+
+impl Seat {
+    fn new(suffix: &'static str, header: &StringRecord) -> Seat {
+        let names = header.iter().map(|name| name.strip_suffix(suffix).unwrap_or(name));
+        Seat { suffix, names: names.collect() }
+    }
 }
 
 /// Whether a table has speeds in place of times, or what is wrong with its columns.
@@ -175,48 +176,22 @@ fn check_columns(names: &[&str]) -> Result<bool, String> {
     }
 }
 
-fn pair(line: &Line, has_speeds: bool) -> Found<Pair> {
-    let is_weighted = line.mode.weights().is_some_and(|weights| weights.count().is_some());
-    if is_weighted || matches!(line.mode, Sharing::Alone | Sharing::Sequential | Sharing::CpuShares { .. }) {
-        let message =
-            format!("under '{}' a pair does not share its device equally; drop the line", line.mode);
-        return Err(("mode", message));
-    }
-    let a = Side {
-        job: ("job_a", &line.job_a),
-        family: &line.family_a,
-        alone: ("alone_a", line.alone_a),
-        together: ("together_a", line.together_a),
-        speed: ("speed_a", line.speed_a),
-        device_util_percent: ("device_util_percent_a", line.device_util_percent_a),
-        dram_util_percent: ("dram_util_percent_a", line.dram_util_percent_a),
-        peak_memory_bytes: line.peak_memory_bytes_a,
-    };
-    let b = Side {
-        job: ("job_b", &line.job_b),
-        family: &line.family_b,
-        alone: ("alone_b", line.alone_b),
-        together: ("together_b", line.together_b),
-        speed: ("speed_b", line.speed_b),
-        device_util_percent: ("device_util_percent_b", line.device_util_percent_b),
-        dram_util_percent: ("dram_util_percent_b", line.dram_util_percent_b),
-        peak_memory_bytes: line.peak_memory_bytes_b,
-    };
-    Ok(Pair {
-        sharing: line.mode.clone(),
-        device_type: line.device_type.clone(),
-        members: [member(&a, has_speeds)?, member(&b, has_speeds)?],
-    })
+/// Why the jobs of a mode are no pair that shares a device; `None` if they are.
+fn check_mode(mode: &Sharing) -> Option<String> {
+    let is_weighted = mode.weights().is_some_and(|weights| weights.count().is_some());
+    let is_unequal =
+        is_weighted || matches!(mode, Sharing::Alone | Sharing::Sequential | Sharing::CpuShares { .. });
+    is_unequal.then(|| format!("under '{mode}' a pair does not share its device equally; drop the line"))
 }
 
-fn member(side: &Side<'_>, has_speeds: bool) -> Found<PairMember> {
-    let (column, job) = side.job;
+fn member(side: Side, has_speeds: bool) -> Found<PairMember> {
+    let Side { job, family, alone, together, speed, .. } = side;
     if job.device.is_some() {
-        return Err((column, format!("'{job}' names a device; leave @on= out")));
+        return Err(("job", format!("'{job}' names a device; leave @on= out")));
     }
     let (column, slowdown) = match has_speeds {
-        true => (side.speed.0, 1.0 / measured(side.speed)?),
-        false => (side.together.0, measured(side.together)? / measured(side.alone)?),
+        true => ("speed", 1.0 / measured(("speed", speed))?),
+        false => ("together", measured(("together", together))? / measured(("alone", alone))?),
     };
     if !(1.0 / LARGEST_FACTOR..=LARGEST_FACTOR).contains(&slowdown) {
         let message = format!(
@@ -226,12 +201,12 @@ fn member(side: &Side<'_>, has_speeds: bool) -> Found<PairMember> {
         return Err((column, message));
     }
     Ok(PairMember {
-        job: Job { plan: job.plan.or(job.global_batch.map(|_| Plan::default())), ..job.clone() },
-        family: side.family.clone(),
+        job: Job { plan: job.plan.or(job.global_batch.map(|_| Plan::default())), ..job },
+        family,
         slowdown,
-        alone_s: side.alone.1,
-        busy: share(side.device_util_percent)?,
-        traffic: share(side.dram_util_percent)?,
+        alone_s: alone,
+        busy: share(("device_util_percent", side.device_util_percent))?,
+        traffic: share(("dram_util_percent", side.dram_util_percent))?,
         peak_memory_bytes: side.peak_memory_bytes,
     })
 }
@@ -257,21 +232,23 @@ fn share((column, percent): (&'static str, Option<f64>)) -> Found<Option<f64>> {
     }
 }
 
-/// Refuses a job whose workload is of another family than in an earlier line.
-fn check_family(families: &mut BTreeMap<String, Option<String>>, member: &PairMember) -> Result<(), String> {
-    let PairMember { job, family, .. } = member;
+/// Refuses a job whose workload has another family than in an earlier line.
+fn check_family(families: &mut BTreeMap<String, Option<String>>, member: PairMember) -> Found<PairMember> {
+    let PairMember { job, family, .. } = &member;
     let first = families.entry(job.workload.clone()).or_insert_with(|| family.clone());
     if first == family {
-        return Ok(());
+        return Ok(member);
     }
-    let name =
-        |family: &Option<String>| family.as_ref().map_or("none".into(), |name| format!("'{}'", shown(name)));
-    let workload = shown(&job.workload);
-    Err(format!(
-        "is {} for '{workload}', and {} in an earlier line; write one of them",
+    let name = |family: &Option<String>| {
+        family.as_ref().map_or("no family".into(), |name| format!("the family '{}'", shown(name)))
+    };
+    let message = format!(
+        "workload '{}' has {} in this line and {} in an earlier line; write one family for each workload",
+        shown(&job.workload),
         name(family),
         name(first)
-    ))
+    );
+    Err(("family", message))
 }
 
 #[cfg(test)]
@@ -337,8 +314,14 @@ mod tests {
                 "column 'together_b': makes a slowdown of 2000, which is not from 0.001",
             ),
             ("time-slice,a,b,1,1,2,2,x,101", "column 'device_util_percent_a': 101 is not from 0 to 100"),
-            ("time-slice,a,b,1,1,2,2,y,", "column 'family_a': is 'y' for 'a', and 'x' in an earlier line"),
-            ("time-slice,a,b,1,1,2,2,,", "column 'family_a': is none for 'a', and 'x' in an earlier line"),
+            (
+                "time-slice,a,b,1,1,2,2,y,",
+                "column 'family_a': workload 'a' has the family 'y' in this line and the family 'x' in an earlier line",
+            ),
+            (
+                "time-slice,a,b,1,1,2,2,,",
+                "column 'family_a': workload 'a' has no family in this line and the family 'x' in an earlier line",
+            ),
         ] {
             let error = read_text(&format!("{columns}\n{good}\n{line}\n")).unwrap_err().to_string();
             assert!(error.contains("p.csv: line 3") && error.contains(message), "{error}");

@@ -102,13 +102,22 @@ impl<'a> Records<'a> {
 
     /// The row of the record.
     pub(crate) fn row<T: DeserializeOwned>(&mut self) -> Result<T, NoRow> {
+        self.deserialize(None)
+    }
+
+    /// The row of the record if its columns had these names. There are as many as in the header.
+    pub(crate) fn row_under<T: DeserializeOwned>(&mut self, names: &StringRecord) -> Result<T, NoRow> {
+        self.deserialize(Some(names))
+    }
+
+    fn deserialize<T: DeserializeOwned>(&mut self, names: Option<&StringRecord>) -> Result<T, NoRow> {
         for column in 0..self.changes.len() {
             if let Some(change) = self.changes[column] {
                 self.undo(column, change);
             }
         }
         loop {
-            let error = match self.record.deserialize(Some(&self.header)) {
+            let error = match self.record.deserialize(Some(names.unwrap_or(&self.header))) {
                 Ok(row) => return Ok(row),
                 Err(error) => error,
             };
@@ -136,7 +145,7 @@ impl<'a> Records<'a> {
         }
     }
 
-    /// The error for a row that [`Self::row`] refuses.
+    /// The error for a row that [`Self::row`] or [`Self::row_under`] refuses.
     pub(crate) fn refuse(&self, NoRow { column, message }: NoRow) -> RowError {
         let (file, line) = (self.file.into(), self.line);
         match column.and_then(|column| self.header.get(column)) {
