@@ -106,7 +106,7 @@ impl RunInputs {
     /// Fails if it is not a run of the scheduler, and if one of its files cannot be read or is invalid.
     pub fn read(run: &RunDir) -> anyhow::Result<RunInputs> {
         let manifest = run.manifest()?;
-        let scheduling = scheduling(&manifest).with_context(|| run.path().display().to_string())?;
+        let scheduling = scheduling(&manifest).with_context(|| run.manifest_path().display().to_string())?;
         let settings = predict::settings(scheduling, manifest.seed);
         let mut simulated = scheduling.simulated.iter();
         let checked = settings.check().and_then(|()| simulated.try_for_each(|of| check_size(&of.nodes)));
