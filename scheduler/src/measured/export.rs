@@ -15,7 +15,7 @@ use super::{Devices, Found, Row, devices};
 /// # Errors
 /// The table cannot be read.
 pub(super) fn read(path: &Path, bytes: Vec<u8>) -> Result<Found, RowError> {
-    let launches: Vec<ExportRow> = rows::read(path)?;
+    let launches: Vec<ExportRow> = rows::parse(path, &bytes)?;
     let mut left_out = BTreeMap::new();
     let mut jobs: Vec<(&ExportRow, Row)> = Vec::new();
     for launch in launches.iter().filter(|row| row.group.is_none()) {

@@ -64,20 +64,19 @@ pub fn read(paths: &[PathBuf], device_type: Option<&str>) -> anyhow::Result<Meas
     let (mut launches, mut sources) = (Vec::new(), Vec::new());
     let mut pairs = PairsTogether::default();
     for (source, path) in paths.iter().enumerate() {
-        let (file, layout, manifest) = table(path)?;
+        let Table { file, text, layout, manifest } = table(path)?;
         if layout == Layout::Pairs {
-            let bytes = bytes(&file)?;
-            let count = pairs.read(Source { file: &file, text: &bytes }, device_type)?;
-            sources.push(ModelSource::new(path, layout, count, &bytes));
+            let count = pairs.read(Source { file: &file, text: &text }, device_type)?;
+            sources.push(ModelSource::new(path, layout, count, &text));
             continue;
         }
         let make = || {
             match layout {
-            Layout::Run => format!("make its tables with `profile derive {}`", path.display()),
+            Layout::Run => derive(path),
             _ => "it is no export of `profile` with jobs that share devices, and no table of pairs: mode,job_a,job_b,..".into(),
         }
         };
-        let found: Vec<TogetherRow> = rows::read(&file).with_context(make)?;
+        let found: Vec<TogetherRow> = rows::parse(&file, &text).with_context(make)?;
         let count = found.len();
         for row in found {
             match launch(source, row, manifest.as_ref()) {
@@ -85,7 +84,7 @@ pub fn read(paths: &[PathBuf], device_type: Option<&str>) -> anyhow::Result<Meas
                 Err(why) => *left_out.entry(why.into()).or_default() += 1,
             }
         }
-        sources.push(ModelSource::new(path, layout, count, &bytes(&file)?));
+        sources.push(ModelSource::new(path, layout, count, &text));
     }
     let of_launches = launches.iter().map(|launch| launch.device_type.as_str());
     let types: BTreeSet<&str> = of_launches.chain(pairs.device_types()).collect();
@@ -148,15 +147,31 @@ impl MeasuredTogether {
     }
 }
 
-/// The file with the rows of a source, and the manifest of a run.
-fn table(path: &Path) -> anyhow::Result<(PathBuf, Layout, Option<Manifest>)> {
-    if !path.is_dir() {
-        let text = bytes(path)?;
-        let is_pairs = !text.is_empty() && pairs::is_table(Source { file: path, text: &text })?;
-        return Ok((path.to_owned(), if is_pairs { Layout::Pairs } else { Layout::Export }, None));
+/// The table of a source.
+struct Table {
+    file: PathBuf,
+    text: Vec<u8>,
+    layout: Layout,
+    /// The manifest of a run.
+    manifest: Option<Manifest>,
+}
+
+fn table(path: &Path) -> anyhow::Result<Table> {
+    if path.is_dir() {
+        let run = RunDir::open(path)?;
+        let (file, manifest) = (run.measurements_path(), Some(run.manifest()?));
+        let text = bytes(&file).with_context(|| derive(path))?;
+        return Ok(Table { file, text, layout: Layout::Run, manifest });
     }
-    let run = RunDir::open(path)?;
-    Ok((run.measurements_path(), Layout::Run, Some(run.manifest()?)))
+    let text = bytes(path)?;
+    let is_pairs = !text.is_empty() && pairs::is_table(Source { file: path, text: &text })?;
+    let layout = if is_pairs { Layout::Pairs } else { Layout::Export };
+    Ok(Table { file: path.to_owned(), text, layout, manifest: None })
+}
+
+/// The remedy for a run whose tables cannot be read.
+fn derive(run: &Path) -> String {
+    format!("make its tables with `profile derive {}`", run.display())
 }
 
 fn nothing(paths: &[PathBuf], left_out: &BTreeMap<String, usize>) -> anyhow::Error {

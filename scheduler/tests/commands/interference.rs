@@ -5,7 +5,10 @@ mod plain_pairs;
 
 use std::{fmt::Write as _, path::Path};
 
-use model::{Question, Subject, interference::Interference};
+use model::{
+    Question, Subject,
+    interference::{Interference, PredictedSlowdown},
+};
 use schema::{
     fitted::ModelFile,
     interference_fit::{
@@ -80,6 +83,21 @@ fn table(left_out: &[[&str; 2]]) -> String {
         }
     }
     text
+}
+
+/// What a model says of the first of some jobs that share a device of type `GPU`.
+fn slowdown_of(model: &Interference, jobs: &[Subject<'_>], sharing: &str) -> Option<PredictedSlowdown> {
+    let (job, co_runners) = jobs.split_first().expect("a job is asked for");
+    let sharing = sharing.parse().expect("it is a mode");
+    let (placement, device_type, cpus, neighbours) = (&[1][..], "GPU", None, &[][..]);
+    let job = *job;
+    model.slowdown(&Question { job, placement, device_type, cpus, co_runners, sharing: &sharing, neighbours })
+}
+
+/// A workload at batch 8 on one device.
+fn at_batch_8(workload: &str) -> Subject<'_> {
+    let plan = Some(Plan { dp: 1, ..Plan::default() });
+    Subject { workload, global_batch: Some(8), plan, trace_time: None }
 }
 
 fn fit(left_out: &[[&str; 2]]) -> (front_door::Door, InterferenceFit) {
@@ -167,27 +185,9 @@ for turn in map(json.loads, sys.stdin):
 fn a_simulation_knows_pairs_that_were_not_measured_and_no_others() {
     let (door, found) = fit(&[["f", "g"]]);
     let model = Interference::new(&found);
-    let subject = |workload| Subject {
-        workload,
-        global_batch: Some(8),
-        plan: Some(Plan { dp: 1, ..Plan::default() }),
-        trace_time: None,
-    };
     let ask = |names: &[&'static str], sharing: &str| {
-        let [job, co_runners @ ..] = &names.iter().map(|name| subject(name)).collect::<Vec<_>>()[..] else {
-            panic!()
-        };
-        let sharing = sharing.parse().expect("it is a mode");
-        let (placement, device_type, cpus, neighbours) = (&[1][..], "GPU", None, &[][..]);
-        model.slowdown(&Question {
-            job: *job,
-            placement,
-            device_type,
-            cpus,
-            co_runners,
-            sharing: &sharing,
-            neighbours,
-        })
+        let jobs: Vec<Subject<'_>> = names.iter().map(|name| at_batch_8(name)).collect();
+        slowdown_of(&model, &jobs, sharing)
     };
     let of_blocks = (1.01f64 * 0.99).sqrt();
     let planted = |one: usize, other: usize| slowdown(&WORKLOADS[one], &WORKLOADS[other]) * of_blocks;

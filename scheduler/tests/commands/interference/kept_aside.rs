@@ -1,10 +1,10 @@
 //! Intervals of workloads that were not measured beside others, against slowdowns that were planted.
 
 use fastrand::Rng;
-use model::{Question, Subject, interference::Interference};
-use schema::{fitted::ModelFile, interference_fit::ContentionClass, plan::Plan, sharing::Sharing};
+use model::interference::Interference;
+use schema::{fitted::ModelFile, interference_fit::ContentionClass};
 
-use super::{HEADER, Planted, row, slowdown};
+use super::{HEADER, Planted, at_batch_8, row, slowdown, slowdown_of};
 
 /// Workloads that are measured beside each other, and light ones that are measured alone.
 const TOGETHER: usize = 16;
@@ -74,7 +74,6 @@ fn covered(seed: u64) -> (usize, usize, f64) {
     assert!(line.trim_end().ends_with(&format!(" {percent:.1} %")), "{line}");
 
     let model = Interference::new(&fit);
-    let sharing: Sharing = "time-slice".parse().expect("it is a mode");
     let (mut count, mut inside) = (0, 0);
     for job in &jobs[TOGETHER..] {
         for other in &jobs[..TOGETHER] {
@@ -82,21 +81,8 @@ fn covered(seed: u64) -> (usize, usize, f64) {
             if lost >= 0.1 {
                 continue;
             }
-            let subject = |of: &Job| Subject {
-                workload: of.planted.0,
-                global_batch: Some(8),
-                plan: Some(Plan { dp: 1, ..Plan::default() }),
-                trace_time: None,
-            };
-            let predicted = model.slowdown(&Question {
-                job: subject(job),
-                placement: &[1],
-                device_type: "GPU",
-                cpus: None,
-                co_runners: &[subject(other)],
-                sharing: &sharing,
-                neighbours: &[],
-            });
+            let asked = [job, other].map(|of| at_batch_8(of.planted.0));
+            let predicted = slowdown_of(&model, &asked, "time-slice");
             let (lo, hi) = predicted.and_then(|of| of.interval).expect("it was measured alone");
             count += 1;
             inside += usize::from((lo..=hi).contains(&measured));

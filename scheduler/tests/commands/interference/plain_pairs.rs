@@ -1,15 +1,14 @@
 //! Fits to tables of pairs of any origin, with and without what the jobs use alone.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, io::Write as _, process::Stdio};
 
-use model::{Question, Subject, interference::Interference};
+use model::{Subject, interference::Interference};
 use schema::{
     fitted::{Layout, ModelFile},
     interference_fit::{InterferenceFit, LeftOutPart, MeasuredSlowdown, SlowdownEstimator},
-    plan::Plan,
 };
 
-use super::{Planted, WORKLOADS, slowdown, table};
+use super::{WORKLOADS, at_batch_8, slowdown, slowdown_of, table};
 
 const TIMES: &str = "mode,job_a,job_b,alone_a,alone_b,together_a,together_b";
 const USE: &str =
@@ -116,6 +115,30 @@ fn variants() -> Vec<(String, &'static str, f64, f64)> {
     FAMILIES.iter().flat_map(of_family).collect()
 }
 
+/// As a shell passes `<(zcat pairs.csv.gz)`.
+#[test]
+fn a_table_is_read_from_a_pipe() {
+    let door = crate::door();
+    for (name, text) in [("export", table(&[])), ("plain", plain())] {
+        door.write("t.csv", &text);
+        door.exits(0, "fit --interference t.csv --out of-file.json");
+        let mut command = door.command("fit --interference /dev/stdin --out of-pipe.json");
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("it starts");
+        let mut stdin = child.stdin.take().expect("it is piped");
+        stdin.write_all(text.as_bytes()).expect("the command reads all");
+        drop(stdin);
+        assert!(child.wait().expect("it ends").success(), "{name}");
+        let [of_file, of_pipe] = ["of-file.json", "of-pipe.json"].map(|model| read(&door, model).1);
+        assert_eq!((&of_pipe.modes, &of_pipe.jobs), (&of_file.modes, &of_file.jobs), "{name}");
+        assert_eq!(of_pipe.sources[0].blake3, of_file.sources[0].blake3, "{name}");
+    }
+}
+
 #[test]
 fn slowdowns_are_learned_from_speeds_alone() {
     let door = crate::door();
@@ -138,10 +161,10 @@ fn slowdowns_are_learned_from_speeds_alone() {
     let said = door.exits(2, "fit --interference speeds.csv --out S.json");
     let unknown = "speeds.csv: the type of the device of 'conv-16' beside 'conv-16' is not known; add the column device_type, or name it with --device-type";
     assert!(said.err.contains(unknown), "{}", said.err);
-    let shown = door.exits(0, "fit --interference speeds.csv --device-type K80 --out S.json");
+    let shown = door.exits(0, "fit --interference speeds.csv --device-type GPU --out S.json");
     assert!(!shown.out.contains("utilisations"), "{}", shown.out);
     let (file, fit) = read(&door, "S.json");
-    assert_eq!((file.device_type.as_str(), fit.jobs.len(), fit.modes.len()), ("K80", 14, 1));
+    assert_eq!((file.device_type.as_str(), fit.jobs.len(), fit.modes.len()), ("GPU", 14, 1));
     let mode = &fit.modes[0];
     assert!(
         !mode.begins_at_fair_share && fit.jobs.iter().all(|job| job.busy.is_none() && job.step_ns.is_none())
@@ -165,19 +188,8 @@ fn slowdowns_are_learned_from_speeds_alone() {
     assert_eq!(error(LeftOutPart::Workload, SlowdownEstimator::Model).rows, 2 * slowdowns - of_one);
 
     let model = Interference::new(&fit);
-    let subject = |workload| Subject { workload, global_batch: None, plan: None, trace_time: None };
-    let ask = |job, beside| {
-        let sharing = "time-slice".parse().expect("it is a mode");
-        model.slowdown(&Question {
-            job: subject(job),
-            placement: &[1],
-            device_type: "K80",
-            cpus: None,
-            co_runners: &[subject(beside)],
-            sharing: &sharing,
-            neighbours: &[],
-        })
-    };
+    let program = |workload| Subject { workload, global_batch: None, plan: None, trace_time: None };
+    let ask = |job, beside| slowdown_of(&model, &[program(job), program(beside)], "time-slice");
     for (one, other) in kept_aside.into_iter().flat_map(|(one, other)| [(one, other), (other, one)]) {
         let expected = log(one, other).exp();
         let predicted = ask(&jobs[one].0, &jobs[other].0).expect("both were measured beside others");
@@ -260,22 +272,7 @@ fn a_job_with_a_batch_and_no_plan_is_of_one_device() {
     door.exits(0, "fit --interference plain.csv --out P.json");
     let (_, fit) = read(&door, "P.json");
     let model = Interference::new(&fit);
-    let subject = |of: &Planted| Subject {
-        workload: of.0,
-        global_batch: Some(8),
-        plan: Some(Plan { dp: 1, ..Plan::default() }),
-        trace_time: None,
-    };
-    let sharing = "time-slice".parse().expect("it is a mode");
-    let measured = model.slowdown(&Question {
-        job: subject(&WORKLOADS[0]),
-        placement: &[1],
-        device_type: "GPU",
-        cpus: None,
-        co_runners: &[subject(&WORKLOADS[1])],
-        sharing: &sharing,
-        neighbours: &[],
-    });
+    let measured = slowdown_of(&model, &[at_batch_8("a"), at_batch_8("b")], "time-slice");
     let expected = slowdown(&WORKLOADS[0], &WORKLOADS[1]) * (1.01f64 * 0.99).sqrt();
     assert!(
         measured.is_some_and(|of| of.is_measured && (of.factor / expected - 1.0).abs() < 1e-6),

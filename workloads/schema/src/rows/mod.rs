@@ -71,7 +71,7 @@ pub use skip::{Skip, skipped_ns};
 pub use split_key::{split_key, tested};
 pub use suggestion::{CurvePoint, MeasuringOrder, Suggestion};
 pub use summary::Summary;
-pub use table::{Row, RowError, Writer, read, write};
+pub use table::{Row, RowError, Writer, parse, read, write};
 pub use table_file::{TableFile, TableFormat};
 pub use together::TogetherRow;
 pub use totals::{DecisionTimes, Totals};

@@ -103,7 +103,12 @@ impl<T: Row> Writer<T> {
 /// Reads a whole table. A torn last line, which a killed writer leaves, is an error, and so is an
 /// impossible number.
 pub fn read<T: Row>(path: &Path) -> Result<Vec<T>, RowError> {
-    match &lines::read(path)?[..] {
+    parse(path, &lines::read(path)?)
+}
+
+/// Reads a whole table from the bytes of its file, as [`read`] does. A file that is no regular one can be read once.
+pub fn parse<T: Row>(path: &Path, bytes: &[u8]) -> Result<Vec<T>, RowError> {
+    match bytes {
         [] => Err(rules::nothing(path)),
         bytes => believe(path, bytes),
     }
