@@ -11,7 +11,7 @@
 use schema::{
     device::Device,
     group::Group,
-    rows::{ErrorKind, Interference, Measurement, Status, Warning, Warnings},
+    rows::{ErrorKind, Interference, MOST_RATIO, Measurement, Status, Warning, Warnings},
     sharing::Sharing,
     wire::Timing,
 };
@@ -70,8 +70,8 @@ fn of_group(group: &Group, rows: &[Measurement]) -> Vec<Interference> {
     let alone_memory: Option<u64> = members.iter().map(peak_alone).sum();
     for row in &mut table {
         row.group_norm_throughput = throughput.map(rounded);
-        row.group_norm_throughput_ci_lo = interval.map(|interval| rounded(interval.lo));
-        row.group_norm_throughput_ci_hi = interval.map(|interval| rounded(interval.hi));
+        row.group_norm_throughput_ci_lo = interval.map(|interval| end(interval.lo));
+        row.group_norm_throughput_ci_hi = interval.map(|interval| end(interval.hi));
         row.group_memory_bytes = group_memory;
         row.alone_memory_sum_bytes = alone_memory;
         row.valid = is_valid;
@@ -211,11 +211,11 @@ impl<'a> Member<'a> {
             step_ns_alone: ratio.map(|ratio| ratio.alone.round() as u64),
             step_ns_together: own.map(|ratio| ratio.together.round() as u64),
             slowdown: own.map(|ratio| rounded(ratio.slowdown())),
-            slowdown_ci_lo: ends(own).map(|interval| rounded(interval.lo)),
-            slowdown_ci_hi: ends(own).map(|interval| rounded(interval.hi)),
+            slowdown_ci_lo: ends(own).map(|interval| end(interval.lo)),
+            slowdown_ci_hi: ends(own).map(|interval| end(interval.hi)),
             slowdown_p99: p99.as_ref().map(|ratio| rounded(ratio.slowdown())),
-            slowdown_p99_ci_lo: ends(p99.as_ref()).map(|interval| rounded(interval.lo)),
-            slowdown_p99_ci_hi: ends(p99.as_ref()).map(|interval| rounded(interval.hi)),
+            slowdown_p99_ci_lo: ends(p99.as_ref()).map(|interval| end(interval.lo)),
+            slowdown_p99_ci_hi: ends(p99.as_ref()).map(|interval| end(interval.hi)),
             norm_throughput: own.map(|ratio| rounded(1.0 / ratio.slowdown())),
             warnings: self.warnings(own, ratio.is_some() && blocks_failed > 0),
             status: failure.as_ref().map_or(Status::Ok, |failure| failure.status),
@@ -271,6 +271,11 @@ fn memory_bytes(row: &Measurement) -> Option<u64> {
 /// Rounds to six decimals, because further digits would not be measured ones.
 fn rounded(ratio: f64) -> f64 {
     (ratio * 1e6).round() / 1e6
+}
+
+/// An end of the interval of a ratio. Two blocks that differ a hundredfold have a wider interval, and no ratio is larger.
+fn end(ratio: f64) -> f64 {
+    rounded(ratio.min(MOST_RATIO))
 }
 
 #[cfg(test)]

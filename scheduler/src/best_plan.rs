@@ -9,7 +9,7 @@ use schema::{
     fitted::{BasisWord, Facts, FittedRow, FittedWorkload, FormulaName, ModelFile},
     plan::{Plan, Precision},
     rows::{BestPlan, MemorySource, RankBy},
-    units::HumanBytes,
+    units::{HumanBytes, Nanos},
 };
 
 use crate::rank_memory::{Peak, RankMemory};
@@ -358,8 +358,9 @@ fn better(first: Option<Choice>, second: Option<Choice>) -> Option<Choice> {
     second.filter(is_better).or(first)
 }
 
-fn nanoseconds(seconds: f64) -> u64 {
-    (seconds * 1e9).round() as u64
+/// A time in whole nanoseconds, at most [`Nanos::LONGEST`], where wide intervals end.
+pub(crate) fn nanoseconds(seconds: f64) -> u64 {
+    Nanos::from_secs_f64(seconds).min(Nanos::LONGEST).0
 }
 
 /// The resource-sensitivity curve over cores (outer) and devices (inner), both ascending: a point is kept from one unit less, with its

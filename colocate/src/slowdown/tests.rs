@@ -121,6 +121,18 @@ fn the_interval_is_the_t_interval_over_blocks() {
     assert!(is_close(row.slowdown_ci_hi, (0.01 + half).exp()), "{row:?}");
 }
 
+/// Blocks of 1 and 100: mean ln 10, standard error ln 10, t of one degree 12.7, so that the interval would end at 5e13.
+#[test]
+fn the_interval_of_blocks_a_hundredfold_apart_ends_at_a_million() {
+    let (pair, mut rows) = blocks([1e7, 1e7], [1.0, 1.0], 1.0, 2);
+    for row in rows.iter_mut().filter(|row| row.seat == Some(0) && row.repeat == 1) {
+        row.window_ns = row.window_ns.map(|ns| 100 * ns);
+    }
+    let row = &table(&pair, &rows)[0];
+    assert!(is_close(row.slowdown, 10.0), "{row:?}");
+    assert_eq!((row.slowdown_ci_lo, row.slowdown_ci_hi), (Some(0.0), Some(1e6)));
+}
+
 #[test]
 fn one_block_has_a_ratio_and_no_interval() {
     let (pair, rows) = blocks([1e7, 1e7], [2.0, 2.0], 1.0, 1);

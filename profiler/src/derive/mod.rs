@@ -259,10 +259,10 @@ fn unsupported_rows(run: &RunDir, manifest: &Manifest) -> Vec<Measurement> {
     manifest.cells.iter().filter_map(refused).collect()
 }
 
-/// A measured number in whole units, at most `i64::MAX`, which every format that is written here can hold. The ends of the
-/// interval of two repeats that differ a hundredfold can be larger.
+/// A measured number in whole units, at most [`Nanos::LONGEST`]: the interval of two repeats that differ a hundredfold can be
+/// wider, and ends where no time can be longer.
 pub(crate) fn whole(value: f64) -> u64 {
-    (value.round() as u64).min(i64::MAX as u64)
+    (value.round() as u64).min(Nanos::LONGEST.0)
 }
 
 /// Rounds to this number of decimals, because further digits would not be measured ones.

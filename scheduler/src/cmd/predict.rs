@@ -17,7 +17,7 @@ use schema::{
     units::Nanos,
 };
 
-use crate::{inputs, measured::placement_text};
+use crate::{best_plan::nanoseconds, inputs, measured::placement_text};
 
 /// Predict the time of a step with a model of `sched fit`.
 ///
@@ -248,7 +248,6 @@ fn row(
     let (factor, of_factor) = slowdown.unwrap_or((1.0, None));
     let (factor_lo, factor_hi) = of_factor.unwrap_or((factor, factor));
     let (lo, hi) = answer.interval_s;
-    let nanoseconds = |seconds: f64| (seconds * 1e9).round() as u64;
     let [step_s, lo, hi] = [answer.step_s * factor, lo * factor_lo, hi * factor_hi];
     let rate = |seconds: f64| f64::from(setting.global_batch) / seconds;
     let (basis, formula) = answer.basis.in_rows();

@@ -6,6 +6,7 @@ use model::Question;
 use schema::{
     rows::{Prediction, Warnings},
     sharing::Sharing,
+    units::Nanos,
 };
 
 use super::run_inputs::RunInputs;
@@ -32,7 +33,7 @@ impl RunInputs {
     /// Adds the step time of each job alone to its prediction, with its interval and the warnings of its rows.
     pub(super) fn add_basis(&self, predictions: &mut [Prediction]) {
         let mut known = HashMap::new();
-        let whole = |ns: f64| ns.round() as u64;
+        let whole = |ns: f64| (ns.round() as u64).min(Nanos::LONGEST.0);
         for (prediction, asked) in predictions.iter_mut().zip(&self.asked) {
             let Basis { step, warnings } = self.basis(asked, &mut known);
             prediction.step_ns = step.map(|step| whole(step.step_ns));

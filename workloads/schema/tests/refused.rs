@@ -82,6 +82,10 @@ fn a_summary_that_cannot_be_is_refused() {
             vec![("step_ns_median", "9"), ("step_ns_median_ci_lo", "4"), ("step_ns_median_ci_hi", "7")],
             "column 'step_ns_median': 9 lies outside its own interval, 4 to 7",
         ),
+        (
+            vec![("step_ns_median_ci_lo", "0"), ("step_ns_median_ci_hi", "9223372036854775807")],
+            "column 'step_ns_median_ci_hi': 9223372036854775807 is longer than 146 years",
+        ),
         (vec![("repeats", "0")], "column 'repeats': is 0, and step_ns_median has a number"),
     ] {
         let error = refusal::<Summary>("summary.csv", &with("summary.csv", &changes));
@@ -94,7 +98,7 @@ fn a_summary_that_cannot_be_is_refused() {
     // Names may be any text, and the interval of two repeats may be wide.
     for changes in [
         vec![("job", "0x10"), ("run", "inf")],
-        vec![("step_ns_median_ci_lo", "0"), ("step_ns_median_ci_hi", "9223372036854775807")],
+        vec![("step_ns_median_ci_lo", "0"), ("step_ns_median_ci_hi", "4611686018427387904")],
         vec![("samples_per_s", "")],
     ] {
         let folder = tempfile::tempdir().unwrap();
@@ -114,6 +118,14 @@ fn interference_that_cannot_be_is_refused() {
         (
             vec![("slowdown", "1.5"), ("slowdown_ci_lo", "2"), ("slowdown_ci_hi", "3")],
             "column 'slowdown': 1.5 lies",
+        ),
+        (
+            vec![("slowdown_ci_hi", "18446744073709551615")],
+            "column 'slowdown_ci_hi': 18446744073709551615 is more than a million times as long",
+        ),
+        (
+            vec![("slowdown_p99_ci_hi", "1e7")],
+            "column 'slowdown_p99_ci_hi': 1e7 is more than a million times as long",
         ),
         (vec![("slowdown_ci_lo", "-1")], "column 'slowdown_ci_lo': -1 is below 0"),
         (vec![("blocks", "0")], "column 'blocks': is 0, and slowdown has a number"),

@@ -65,6 +65,7 @@ pub use outcome::{Outcome, Prediction};
 pub use part::Part;
 pub use plain::{from_csv, to_csv};
 pub(crate) use records::{NoRow, Records, has_comma, line_of, remedy_for_comma, shown, whole_number};
+pub use rules::MOST_RATIO;
 pub(crate) use rules::hexadecimal;
 pub use sample::{DeviceSample, HostSample, Tier};
 pub use skip::{Skip, skipped_ns};

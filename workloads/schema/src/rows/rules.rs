@@ -38,8 +38,9 @@ const NAMES: [&str; 26] = [
     "err_detail",
 ];
 
-/// The range of plausible ratios: no job is a million times faster or slower beside another one.
-const RATIOS: RangeInclusive<f64> = 1e-6..=1e6;
+/// The largest plausible ratio of two speeds: no job is a million times faster or slower beside another one.
+pub const MOST_RATIO: f64 = 1e6;
+const RATIOS: RangeInclusive<f64> = 1.0 / MOST_RATIO..=MOST_RATIO;
 
 /// Columns of the times of several devices together, which may be longer than any time of one.
 const OF_DEVICES: [&str; 2] = ["device_time_ns", "busy_share_ns"];
@@ -55,6 +56,8 @@ enum Holds {
     Name,
     Rate,
     Ratio,
+    /// An end of the interval of a ratio, which may be wide: two repeats can differ much.
+    RatioEnd,
     StepTime,
     /// A time up to [`Nanos::LONGEST`].
     Time,
@@ -71,13 +74,13 @@ enum Holds {
 
 impl Holds {
     fn of(column: &str) -> Holds {
-        let is_end = column.ends_with("_ci_lo") || column.ends_with("_ci_hi");
+        if let Some(of) = column.strip_suffix("_ci_lo").or_else(|| column.strip_suffix("_ci_hi")) {
+            return Holds::of(of).of_an_end();
+        }
         match column {
             _ if NAMES.contains(&column) => Holds::Name,
             "loss" => Holds::Loss,
             _ if column.ends_with("correlation") => Holds::Correlation,
-            // With two repeats that differ much, the interval may be extremely wide.
-            _ if is_end => Holds::Other,
             _ if column.ends_with("_per_s") => Holds::Rate,
             _ if column.starts_with("slowdown") || column.ends_with("norm_throughput") => Holds::Ratio,
             _ if column.starts_with("step_ns") => Holds::StepTime,
@@ -87,6 +90,16 @@ impl Holds {
                 Holds::Utilisation
             }
             _ => Holds::Other,
+        }
+    }
+
+    /// What the ends of an interval around such a value hold. The lower end may be 0.
+    fn of_an_end(self) -> Holds {
+        match self {
+            Holds::Ratio => Holds::RatioEnd,
+            Holds::StepTime => Holds::Time,
+            Holds::Rate => Holds::Other,
+            other => other,
         }
     }
 
@@ -106,6 +119,7 @@ impl Holds {
             Holds::Correlation => !(-1.0..=1.0).contains(&value),
             Holds::Rate => !(value > 0.0 && value <= MOST_PER_S),
             Holds::Ratio => !RATIOS.contains(&value),
+            Holds::RatioEnd => !(0.0..=MOST_RATIO).contains(&value),
             Holds::StepTime => !(value > 0.0 && value <= longest),
             Holds::Time => !(0.0..=longest).contains(&value),
             Holds::Bytes => !(0.0..=MOST_BYTES).contains(&value),
@@ -122,6 +136,9 @@ impl Holds {
                 format!(
                     "{cell} is no ratio of two speeds; it lies between a millionth and a million; {empty}"
                 )
+            }
+            Holds::RatioEnd if value > MOST_RATIO => {
+                format!("{cell} is more than a million times as long, which no job takes; {empty}")
             }
             Holds::Correlation => format!("{cell} is no correlation; it lies between -1 and 1; {empty}"),
             Holds::StepTime if value <= 0.0 => {
