@@ -64,7 +64,8 @@ pub struct RecordedSwitch {
     pub to: Settled,
     /// The time of its order, or the time at which the last of the jobs left for which it waited.
     began: Nanos,
-    /// Its duration, and the steps of the job at its end; absent if another switch took its place.
+    /// Its duration, and the steps of the job at its end, which are all if the job finished instead; absent if another switch took its
+    /// place.
     pub ended: Option<(Nanos, u64)>,
 }
 
@@ -117,6 +118,7 @@ impl Recorded {
                 self.report(*job, at, *steps);
             }
             Happened::Finished { job, steps } => {
+                self.finished_instead(*job, at, *steps);
                 self.trained(*job, at, *steps);
                 self.report(*job, at, *steps);
                 self.over(*job, at);
@@ -241,6 +243,18 @@ impl Recorded {
         }
     }
 
+    /// A job that was ordered to leave had its last step among those granted before, and finished. It trained up to its end.
+    fn finished_instead(&mut self, job: JobId, at: Nanos, steps: u64) {
+        let Some(of) = self.jobs.get_mut(&job) else { return };
+        let leaves = |switch: &&mut RecordedSwitch| switch.to != Settled::Running && switch.ended.is_none();
+        if let Some(switch) = of.switches.last_mut().filter(leaves) {
+            switch.ended = Some((at - switch.began, steps));
+            if let Some(launch) = of.launches.last_mut() {
+                launch.trains_since = Some(switch.began);
+            }
+        }
+    }
+
     fn trained(&mut self, job: JobId, at: Nanos, steps: u64) {
         if let Some(launch) = self.launch(job) {
             launch.train_until(at);
@@ -306,8 +320,11 @@ mod tests {
             (25, vec![Happened::Finished { job: first, steps: 9 }], vec![]),
             (31, vec![runs(second)], vec![]),
         ]);
-        let ended = |job: JobId| recorded.job(job).map(|job| job.switches[0].ended);
-        assert_eq!([ended(first), ended(second)], [Some(Some((Nanos(10), 0))), Some(Some((Nanos(6), 0)))]);
+        let ended = |job: JobId, nth: usize| recorded.job(job).and_then(|job| job.switches[nth].ended);
+        assert_eq!([ended(first, 0), ended(second, 0)], [Some((Nanos(10), 0)), Some((Nanos(6), 0))]);
+        assert_eq!(ended(first, 1), Some((Nanos(5), 9)), "it left with its last step");
+        let points = &recorded.job(first).expect("it ran").launches[0].points;
+        assert_eq!(points, &[(0.0, 0.0), (15.0, 9.0)], "and trained until then");
     }
 
     /// Both jobs share the device until the first one fails, and the second one then trains alone.

@@ -1,9 +1,10 @@
 //! Runs simulated again with what was measured in them.
 
-use std::fs;
+use std::{collections::BTreeSet, fs};
 
 use front_door::{Door, Said, executable};
 use schema::{
+    decision::{self, Action, Happened},
     rows::{self, Fidelity, Outcome, Prediction},
     run_dir::RunDir,
 };
@@ -46,6 +47,50 @@ fn hindsight_takes_the_drift_away_and_leaves_the_error_of_the_simulation() {
             said.out
         );
     }
+}
+
+/// Steps of two seconds, of which two or three are left when a job is stopped: with the step that it was granted before, it finishes.
+#[test]
+fn a_job_that_finished_when_it_was_stopped_finishes_by_hindsight() {
+    let door = crate::door();
+    let machine = crate::fit::record("20261125-epyc-turns/machine.toml");
+    fs::copy(machine, door.path("machine.toml")).unwrap();
+    let job = |number: u64| {
+        let steps = 6 + number % 7;
+        format!("j{number},{}.{number:02},lstm@b20,{steps},2000000000\n", 4 * number)
+    };
+    door.write(
+        "t.csv",
+        &("name,submit_s,job,steps,step_ns\n".to_owned() + &(0..30).map(job).collect::<String>()),
+    );
+    let sim = "sim t.csv --policy tiresias:10s --cluster 1x2 --machine machine.toml";
+    for (noise, out) in [("", "calm"), ("--noise 30 --seed 7", "noisy")] {
+        door.exits(0, &format!("{sim} {noise} --out {out}"));
+    }
+    let run = RunDir::open(&door.path("noisy")).unwrap();
+    let turns = decision::read(&run.decisions_path()).unwrap();
+    let (mut leaves, mut finished) = (BTreeSet::new(), 0);
+    for turn in &turns {
+        for happened in &turn.events {
+            match happened {
+                Happened::Finished { job, .. } => finished += u32::from(leaves.remove(job)),
+                Happened::Settled { job, .. } => drop(leaves.remove(job)),
+                _ => {}
+            }
+        }
+        let stops = turn.actions.iter().filter(|action| matches!(action, Action::Stop { .. }));
+        leaves.extend(stops.map(Action::job));
+    }
+    assert!(finished >= 3, "{finished} jobs finished instead of stopping");
+    let outcomes: Vec<Outcome> =
+        rows::read(&RunDir::open(&door.path("calm")).unwrap().outcomes_path()).unwrap();
+    let predictions: Vec<Prediction> = outcomes.iter().map(Prediction::from).collect();
+    rows::write(&run.predictions_path(), &predictions).unwrap();
+    let said = door.exits(0, "fidelity noisy --hindsight --json");
+    let found: Fidelity = rows::from_json(&said.out).unwrap();
+    assert!(found.job_jct.median_percent > 1.0, "{found:?}");
+    let left = found.hindsight.expect("it was asked for").job_jct;
+    assert!(left.max_percent < 0.5, "{left:?}");
 }
 
 #[test]
