@@ -25,6 +25,7 @@ use schema::{
 };
 
 use crate::{
+    golden::{self, Digest},
     random_runs::{Costs, RandomRun, Truth},
     restless::Restless,
     scripted::Scripted,
@@ -115,7 +116,7 @@ impl Throughput for Counting<'_> {
     }
 }
 
-/// The turns and the outcomes, without what the two worlds say of failures in their own words.
+/// The turns and the outcomes.
 fn turns(
     run: &RandomRun,
     belief: &dyn Throughput,
@@ -128,7 +129,11 @@ fn turns(
     engine.refuse_for_lack_of_cpus(run.engine.placement);
     let mut turns: Vec<Turn> = Vec::new();
     let outcomes = engine::run(&mut engine, cluster, policy, &mut turns);
-    let mut outcomes = outcomes.expect("every job ends");
+    (turns, outcomes.expect("every job ends"))
+}
+
+/// A run without what the two worlds say of failures in their own words.
+fn without_words((mut turns, mut outcomes): (Vec<Turn>, Vec<Outcome>)) -> (Vec<Turn>, Vec<Outcome>) {
     for turn in &mut turns {
         // It is a hash of events and actions.
         turn.view_hash.clear();
@@ -150,8 +155,15 @@ fn simulate(run: &RandomRun, belief: &dyn Throughput, policy: &mut dyn Policy) -
 }
 
 /// Runs a trace on both and compares them. The testbed has the faults that were drawn in the simulation.
-fn check(run: &RandomRun, seed: u64, seen: &mut Seen, build: &dyn Fn() -> Box<dyn Policy>) -> Vec<Turn> {
+fn check(
+    run: &RandomRun,
+    seed: u64,
+    (seen, digest): (&mut Seen, &mut Digest),
+    build: &dyn Fn() -> Box<dyn Policy>,
+) -> Vec<Turn> {
     let simulated = simulate(run, &*run.belief, &mut *build());
+    digest.add(&simulated);
+    let simulated = without_words(simulated);
     let truth = Counting { truth: &run.truth, with_neighbours: AtomicUsize::new(0) };
     let mut scripted = Scripted::new(&run.topology, &run.jobs, &truth, &Costs);
     scripted.checkpoint_every = run.settings.checkpoint_every;
@@ -165,7 +177,7 @@ fn check(run: &RandomRun, seed: u64, seen: &mut Seen, build: &dyn Fn() -> Box<dy
         }
     }
     let mut testbed = Testbed::new(scripted, &run.jobs, run.settings.progress_every, ResumePoint::default());
-    let measured = turns(run, &*run.belief, &mut *build(), &mut testbed);
+    let measured = without_words(turns(run, &*run.belief, &mut *build(), &mut testbed));
     for (simulated, measured) in simulated.0.iter().zip(&measured.0) {
         assert_eq!(simulated, measured, "seed {seed}");
     }
@@ -228,7 +240,7 @@ fn every_policy_decides_the_same_on_a_testbed_as_on_a_simulated_cluster() {
         let kind = known.split(['[', ':']).next();
         assert!(names.iter().any(|name| name.split(':').next() == kind), "{known} is not compared");
     }
-    let mut seen = Seen::default();
+    let (mut seen, mut digests) = (Seen::default(), BTreeMap::<String, Digest>::new());
     for seed in SEEDS {
         let run = RandomRun::new(seed);
         let is_of_stage = |device: &DeviceId| {
@@ -236,7 +248,8 @@ fn every_policy_decides_the_same_on_a_testbed_as_on_a_simulated_cluster() {
         };
         for name in names {
             let build = || policy::build(name, &policy::typed([])).expect("there is such a policy");
-            let turns = check(&run, seed, &mut seen, &build);
+            let digest = digests.entry(name.to_owned()).or_default();
+            let turns = check(&run, seed, (&mut seen, digest), &build);
             let refused = turns.iter().flat_map(|turn| &turn.refused).next();
             assert!(refused.is_none(), "{name}, seed {seed}: {refused:?}");
             if name.starts_with("lucid") {
@@ -288,11 +301,12 @@ fn every_policy_decides_the_same_on_a_testbed_as_on_a_simulated_cluster() {
         ("paused", 5_000),
         ("resumes", 5_000),
     ]);
+    golden::compare("policies", &digests);
 }
 
 #[test]
 fn whatever_is_asked_for_is_the_same_on_a_testbed_as_on_a_simulated_cluster() {
-    let mut seen = Seen::default();
+    let (mut seen, mut digest) = (Seen::default(), Digest::default());
     for seed in SEEDS.start..2 * SEEDS.end {
         let mut run = RandomRun::new(seed);
         let suspension = match seed {
@@ -306,7 +320,7 @@ fn whatever_is_asked_for_is_the_same_on_a_testbed_as_on_a_simulated_cluster() {
             run.settings.faults.device_mtbf_ns = Some(400e9);
             run.settings.faults.device_repair_ns = f64::MAX;
         }
-        let turns = check(&run, seed, &mut seen, &|| Box::new(Restless::new(seed)));
+        let turns = check(&run, seed, (&mut seen, &mut digest), &|| Box::new(Restless::new(seed)));
         for refused in turns.iter().flat_map(|turn| &turn.refused) {
             for (what, why) in [
                 ("pauses of jobs that are stopped", "and not by a pause"),
@@ -358,4 +372,5 @@ fn whatever_is_asked_for_is_the_same_on_a_testbed_as_on_a_simulated_cluster() {
         ("checkpoints off the device", 1),
     ]);
     assert_eq!(seen.0["paused by checkpoint"], 0);
+    golden::compare("restless", &BTreeMap::from([("restless".to_owned(), digest)]));
 }

@@ -13,6 +13,7 @@ mod exec;
 mod fast_forward;
 mod gandiva;
 mod gavel;
+mod golden;
 mod horus;
 mod invariants;
 mod losses;
