@@ -11,13 +11,15 @@ use std::{
 };
 
 use criterion::{BenchmarkId, Criterion, SamplingMode, criterion_group, criterion_main};
-use model::{Classified, PackingClass, PackingClasses, Prediction, Question, Subject, Throughput};
+use model::{
+    Classified, PackingClass, PackingClasses, Prediction, Question, Subject, Throughput, switch_costs::Named,
+};
 use scheduler::{
     engine::{self, Engine, Settings},
     job::{JobRequest, Payload},
     journal::Unrecorded,
     policy::{Decision, Policy},
-    sim::{self, Named, Sim},
+    sim::{self, Sim},
     topology::Topology,
     view::{Known, View},
 };

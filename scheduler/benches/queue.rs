@@ -6,9 +6,10 @@
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
+use model::switch_costs::Named;
 use scheduler::{
     journal::{Journal, Unrecorded},
-    sim::{Named, Settings},
+    sim::Settings,
     topology::Topology,
     view::View,
 };

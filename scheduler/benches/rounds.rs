@@ -13,14 +13,14 @@ use std::{
 
 use criterion::{BenchmarkId, Criterion, SamplingMode, criterion_group, criterion_main};
 use jobs::plans::Judgement;
-use model::{Prediction, Question, Throughput};
+use model::{Prediction, Question, Throughput, switch_costs::Named};
 use scheduler::{
     engine::{self, Engine, Settings},
     job::{JobRequest, Payload},
     journal::Unrecorded,
     legal_plans::LegalPlans,
     policy::{Decision, Policy},
-    sim::{self, Named, Sim},
+    sim::{self, Sim},
     topology::Topology,
     view::{Known, View},
 };

@@ -12,12 +12,14 @@ mod faults;
 mod launches;
 mod state;
 mod stretches;
-mod switches;
 
 use std::collections::BTreeMap;
 
 use anyhow::{bail, ensure};
-use model::{Subject, Throughput};
+use model::{
+    Subject, Throughput,
+    switch_costs::{Cost, SwitchCosts},
+};
 use schema::{
     decision::{DeviceId, Happened},
     plan::Plan,
@@ -29,7 +31,6 @@ use schema::{
 
 pub use self::course::{Course, Exact, Stretch};
 pub use self::drift::Drifting;
-pub use self::switches::{Cost, Measured, MeasuredElseNamed, Named, SwitchCosts};
 use self::{
     events::{Event, Queue},
     state::{LaunchPhase, Launches, SimulatedLaunch},

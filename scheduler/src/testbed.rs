@@ -14,12 +14,11 @@ pub mod recovery;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use rig::Member;
 use schema::units::Nanos;
 
 use self::{
     clock::Clock,
-    launcher::{Launcher, StartRequest},
+    launcher::{LaunchId, Launcher, StartRequest},
 };
 use crate::{
     cluster::{Action, ActionError, Cluster, ClusterError, DeviceId, Happened, JobId},
@@ -43,7 +42,7 @@ pub struct Testbed<L> {
     /// Events that the engine has not received yet, with their times. An action in between may make one obsolete.
     pending: Vec<(Nanos, Happened)>,
     /// Launches whose end the engine has received, and may not have written down yet.
-    gone: Vec<Member>,
+    gone: Vec<LaunchId>,
     /// Jobs that the policy ended and that have left. The engine may not have written that down yet.
     over: Vec<JobId>,
 }
@@ -64,7 +63,7 @@ pub struct ResumePoint {
 /// A job that has devices, or is on its way to or off them.
 struct PlacedJob {
     start: StartRequest,
-    launch: Option<Member>,
+    launch: Option<LaunchId>,
     /// The phase in which the engine sees the job. A job that waits for others to leave is starting or resuming.
     phase: Phase,
     reported: ReportedSteps,

@@ -1,6 +1,9 @@
 //! The input of a policy: the state of all jobs and devices, the changes since its last decision, and a model that it may query.
 
-use model::{PackingClasses, Throughput};
+use model::{
+    PackingClasses, Throughput,
+    switch_costs::{Cost, SwitchCosts},
+};
 use schema::{
     history::PastJob, placement::Placement, plan::Plan, sharing::Sharing, suspension::Suspension,
     units::Nanos,
@@ -11,7 +14,6 @@ use crate::{
     job::{Job, JobRequest},
     legal_plans::{LegalPlan, LegalPlans},
     occupancy::{Draft, Occupancy, Pools},
-    sim::{Cost, SwitchCosts},
     topology::{DeviceId, Topology, VirtualClusterId},
 };
 

@@ -16,7 +16,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("profiler/front-door", &["schema"]),
     ("profiler/rig", &["schema", "statistics", "+fake-driver", "+front-door"]),
     ("colocate", &["rig", "schema", "statistics"]),
-    ("scheduler/model", &["schema"]),
+    ("scheduler/model", &["schema", "statistics"]),
     ("scheduler/outcomes", &["schema", "statistics"]),
     ("profiler/jobs", &["rig", "schema", "builtin-worker"]),
     ("profiler/cli", &["rig", "schema"]),

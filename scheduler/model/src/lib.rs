@@ -31,6 +31,7 @@ mod published;
 mod setting;
 mod spread;
 pub mod suggest;
+pub mod switch_costs;
 mod table;
 mod trace_time;
 

@@ -3,6 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use anyhow::ensure;
+use model::switch_costs::Named;
 use schema::{
     manifest::{Scheduling, SizeOfError},
     placement::Placement,
@@ -11,10 +12,7 @@ use schema::{
 };
 
 use super::above_zero;
-use crate::{
-    sim::Named,
-    sources::{Source, Sources},
-};
+use crate::sources::{Source, Sources};
 
 /// The measurements of jobs and switches, and the settings for all jobs.
 #[derive(clap::Args)]

@@ -4,13 +4,11 @@ use std::collections::BTreeSet;
 
 use anyhow::bail;
 use jobs::cells;
+use model::switch_costs::Cost;
 use schema::{device::Device, job::Job, placement::Placement, suspension::Suspension};
 
 use super::run_inputs::{RunInputs, scheduling};
-use crate::{
-    job::{JobRequest, Payload},
-    sim::Cost,
-};
+use crate::job::{JobRequest, Payload};
 
 impl RunInputs {
     /// Checks that the step times of all jobs that train can be known.

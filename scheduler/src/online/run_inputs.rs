@@ -8,7 +8,10 @@ use std::{
 
 use anyhow::{Context as _, bail, ensure};
 use jobs::plans::{Effort, Estimates, Judgement};
-use model::Throughput;
+use model::{
+    Throughput,
+    switch_costs::{Measured, MeasuredElseNamed, Named, SwitchCosts},
+};
 use schema::{
     calibration::Calibration,
     catalog::{Catalog, Workload},
@@ -31,7 +34,6 @@ use crate::{
     legal_plans::LegalPlans,
     models::{ModelFiles, Models},
     policy,
-    sim::{Measured, MeasuredElseNamed, Named, SwitchCosts},
     testbed::process::WORK_LEFT,
     topology::Topology,
     view::Known,

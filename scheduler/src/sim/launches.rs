@@ -1,6 +1,7 @@
 //! What a job goes through on a simulated cluster: it starts, trains, leaves.
 
 use anyhow::{Context as _, bail, ensure};
+use model::switch_costs::Cost;
 use schema::{
     decision::{DeviceId, Happened, JobId, Settled, Share},
     plan::Plan,
@@ -14,7 +15,6 @@ use super::{
     chance::{Draw, normal, numbers},
     events::Event,
     state::{LaunchPhase, SimulatedLaunch, boundary, whole},
-    switches::Cost,
 };
 use crate::reported::ReportedSteps;
 

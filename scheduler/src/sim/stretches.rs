@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, ensure};
-use model::{Neighbour, Question};
+use model::{Neighbour, Question, switch_costs::Cost};
 use schema::{
     decision::{Happened, JobId, Settled, Share},
     units::Nanos,
@@ -15,7 +15,6 @@ use super::{
     chance::{Draw, exponential, numbers},
     events::Event,
     state::{LaunchPhase, whole},
-    switches::Cost,
 };
 use crate::{job::JobRequest, reported::ReportedSteps};
 

@@ -1,11 +1,10 @@
 //! Actions on jobs, and their order on a device: a job that begins or resumes where others are leaving waits until they have left.
 
-use rig::Member;
 use schema::rows::ErrorKind;
 
 use super::{
     PlacedJob, Testbed,
-    launcher::{Launcher, StartRequest},
+    launcher::{LaunchId, Launcher, StartRequest},
 };
 use crate::{
     cluster::{Action, Happened, JobId, Settled, Share},
@@ -116,7 +115,7 @@ impl<L: Launcher> Testbed<L> {
         }
     }
 
-    pub(super) fn on(&self, job: JobId) -> Result<(Phase, Option<Member>), String> {
+    pub(super) fn on(&self, job: JobId) -> Result<(Phase, Option<LaunchId>), String> {
         let placed = self.placed.get(&job).ok_or("it has no devices")?;
         Ok((placed.phase, placed.launch))
     }

@@ -18,7 +18,6 @@ mod window;
 
 use std::collections::BTreeMap;
 
-use rig::Member;
 use schema::{decision::Share, manifest::FastForward as Rule, rows::Skip, units::Nanos};
 
 use self::window::Window;
@@ -27,7 +26,7 @@ pub use self::{
     skipped::{SkippedOfJob, skipped_of_jobs},
     skipping::{Skipping, TimedStep},
 };
-use super::launcher::{Launcher, StartRequest};
+use super::launcher::{LaunchId, Launcher, StartRequest};
 use crate::cluster::{ClusterError, Happened, JobId, Settled};
 
 /// The interval between looks at the steps of jobs while a jump is not possible.
@@ -41,7 +40,7 @@ pub struct FastForward<'a, L> {
     inner: L,
     rule: Rule,
     skipped: Nanos,
-    launches: BTreeMap<Member, WatchedLaunch>,
+    launches: BTreeMap<LaunchId, WatchedLaunch>,
     /// The last time below the clock of a device that windows have been begun anew for.
     throttled_at: Option<Nanos>,
     next_jump: u64,
@@ -111,7 +110,7 @@ impl<'a, L: Skipping> FastForward<'a, L> {
         }
     }
 
-    fn enter(&mut self, launch: Member, doing: Doing) {
+    fn enter(&mut self, launch: LaunchId, doing: Doing) {
         if let Some(of) = self.launches.get_mut(&launch) {
             of.doing = doing;
         }
@@ -145,7 +144,7 @@ impl<L: Skipping> Launcher for FastForward<'_, L> {
         self.inner.check(start)
     }
 
-    fn start(&mut self, start: &StartRequest) -> Result<Member, String> {
+    fn start(&mut self, start: &StartRequest) -> Result<LaunchId, String> {
         let launch = self.inner.start(start)?;
         let of = WatchedLaunch {
             job: start.job,
@@ -159,24 +158,24 @@ impl<L: Skipping> Launcher for FastForward<'_, L> {
         Ok(launch)
     }
 
-    fn pause(&mut self, launch: Member) -> Result<(), String> {
+    fn pause(&mut self, launch: LaunchId) -> Result<(), String> {
         self.inner.pause(launch)?;
         self.enter(launch, Doing::Switches);
         Ok(())
     }
 
-    fn resume(&mut self, launch: Member) {
+    fn resume(&mut self, launch: LaunchId) {
         self.inner.resume(launch);
         self.enter(launch, Doing::Switches);
     }
 
-    fn stop(&mut self, launch: Member, checkpoint: bool) -> Result<(), String> {
+    fn stop(&mut self, launch: LaunchId, checkpoint: bool) -> Result<(), String> {
         self.inner.stop(launch, checkpoint)?;
         self.enter(launch, Doing::Switches);
         Ok(())
     }
 
-    fn throttle(&mut self, launch: Member, share: Share) -> Result<(), String> {
+    fn throttle(&mut self, launch: LaunchId, share: Share) -> Result<(), String> {
         self.inner.throttle(launch, share)?;
         if let Some(of) = self.launches.get_mut(&launch) {
             of.share = share;
@@ -185,11 +184,11 @@ impl<L: Skipping> Launcher for FastForward<'_, L> {
         Ok(())
     }
 
-    fn steps(&self, launch: Member) -> u64 {
+    fn steps(&self, launch: LaunchId) -> u64 {
         self.inner.steps(launch)
     }
 
-    fn take_loss(&mut self, launch: Member) -> Option<f64> {
+    fn take_loss(&mut self, launch: LaunchId) -> Option<f64> {
         self.inner.take_loss(launch)
     }
 
@@ -218,7 +217,7 @@ impl<L: Skipping> Launcher for FastForward<'_, L> {
         }
     }
 
-    fn forget(&mut self, launch: Member) {
+    fn forget(&mut self, launch: LaunchId) {
         self.inner.forget(launch);
     }
 

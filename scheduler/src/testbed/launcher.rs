@@ -1,9 +1,12 @@
 //! The trait between the testbed and what starts its jobs. Tests implement it with a script and a clock instead of processes.
 
-use rig::Member;
 use schema::{plan::Plan, units::Nanos};
 
 use crate::cluster::{ClusterError, DeviceId, Happened, JobId, Share};
+
+/// One launch of a launcher. Numbers are never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LaunchId(pub u32);
 
 /// Starts launches of jobs and reports what becomes of them. Steps are those of the job in all its launches together.
 pub trait Launcher {
@@ -20,35 +23,35 @@ pub trait Launcher {
     ///
     /// # Errors
     /// Returns the reason why there is no launch.
-    fn start(&mut self, start: &StartRequest) -> Result<Member, String>;
+    fn start(&mut self, start: &StartRequest) -> Result<LaunchId, String>;
 
     /// Suspends a launch at the end of a step, in the way of the run. Then it has settled.
     ///
     /// # Errors
     /// Returns the reason why it cannot be held. It trains on.
-    fn pause(&mut self, launch: Member) -> Result<(), String>;
+    fn pause(&mut self, launch: LaunchId) -> Result<(), String>;
 
     /// Lets a launch train on that was paused. When it does, it has settled.
-    fn resume(&mut self, launch: Member);
+    fn resume(&mut self, launch: LaunchId);
 
     /// Ends a launch at the end of a step, with all that it has done saved or not. Then it has settled, finished or failed.
     ///
     /// # Errors
     /// Returns the reason why it cannot be saved. It goes on as before.
-    fn stop(&mut self, launch: Member, checkpoint: bool) -> Result<(), String>;
+    fn stop(&mut self, launch: LaunchId, checkpoint: bool) -> Result<(), String>;
 
     /// Lets a launch train for this share of the time from now on.
     ///
     /// # Errors
     /// Returns the reason why it cannot be held. It trains on as before.
-    fn throttle(&mut self, launch: Member, share: Share) -> Result<(), String>;
+    fn throttle(&mut self, launch: LaunchId, share: Share) -> Result<(), String>;
 
     /// Steps that its job has done, as far as is known.
-    fn steps(&self, launch: Member) -> u64;
+    fn steps(&self, launch: LaunchId) -> u64;
 
     /// The mean training loss of the steps that all ranks of a launch have done since it was last taken. `None` if none of them had a
     /// finite one.
-    fn take_loss(&mut self, launch: Member) -> Option<f64>;
+    fn take_loss(&mut self, launch: LaunchId) -> Option<f64>;
 
     /// Steps that a job's last checkpoint holds; 0 where it has none.
     fn saved_steps(&self, job: JobId) -> u64;
@@ -61,7 +64,7 @@ pub trait Launcher {
     fn next(&mut self, deadline: Option<Nanos>) -> Result<Option<Happened>, ClusterError>;
 
     /// The end of a launch is written down: it is not asked for any more, nor is the checkpoint of a job that has finished.
-    fn forget(&mut self, launch: Member);
+    fn forget(&mut self, launch: LaunchId);
 
     /// It is written down that the policy ended a job. The job is not started again, so that its checkpoint is not needed.
     fn discard(&mut self, job: JobId);

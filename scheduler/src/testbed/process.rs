@@ -52,7 +52,7 @@ use self::{
 };
 use super::{
     checkpoints::Checkpoints,
-    launcher::{Launcher, StartRequest},
+    launcher::{LaunchId, Launcher, StartRequest},
 };
 use crate::{
     cluster::{ClusterError, DeviceId, Happened, JobId, Settled, Share},
@@ -146,9 +146,9 @@ impl ProcessLauncher {
             left.into_iter().partition(|member| self.launches[member].is_moved());
         for members in [others, moved] {
             for &member in &members {
-                if !self.launches[&member].is_leaving && self.stop(member, true).is_err() {
+                if !self.launches[&member].is_leaving && self.end(member, true).is_err() {
                     // What cannot be saved goes on from its last checkpoint, if it has one.
-                    let _ = self.stop(member, false);
+                    let _ = self.end(member, false);
                 }
             }
             while members.iter().any(|member| !self.launches[member].is_over) {
@@ -204,6 +204,37 @@ impl ProcessLauncher {
         let Some(launch) = self.launches.get(&launch) else { return };
         self.events.push_back(Happened::Settled { job: launch.job, now, steps: launch.steps() });
     }
+
+    /// Ends a launch at the end of a step, with a checkpoint or without.
+    ///
+    /// # Errors
+    /// The reason why it cannot be saved. It goes on as before.
+    fn end(&mut self, member: Member, checkpoint: bool) -> Result<(), String> {
+        let Some(of) = self.launches.get(&member) else { return Err("there is no such launch".into()) };
+        let is_worth_it = checkpoint && of.is_training;
+        if let Some(why) = self.takes_no_checkpoint(of.job).filter(|_| is_worth_it) {
+            return Err(format!("it takes no checkpoint: {why}"));
+        }
+        let Some(of) = self.launches.get_mut(&member) else { return Ok(()) };
+        (of.is_leaving, of.is_coming_to_rest) = (true, false);
+        if is_worth_it {
+            if !self.bring_back_to_save(member) {
+                self.save(member);
+            }
+        } else {
+            // Before it is ready nothing is lost, and to wait for that may take long. A process that is locked cannot end by itself.
+            let is_free = of.is_training && !of.is_moved();
+            let leave = if is_free { Leave::AtBoundary } else { Leave::Now };
+            of.memory = ProcessMemory::OnDevice;
+            self.setup.rig.remove(member, leave);
+        }
+        Ok(())
+    }
+}
+
+/// The launch of the rig.
+fn member(launch: LaunchId) -> Member {
+    Member(launch.0)
 }
 
 impl Launcher for ProcessLauncher {
@@ -221,7 +252,7 @@ impl Launcher for ProcessLauncher {
         self.check_memory(start, &cell)
     }
 
-    fn start(&mut self, start: &StartRequest) -> Result<Member, String> {
+    fn start(&mut self, start: &StartRequest) -> Result<LaunchId, String> {
         let request = self.request(start).map_err(|error| format!("{error:#}"))?;
         self.next_number += 1;
         let before = self.setup.checkpoints.steps(start.job);
@@ -231,53 +262,36 @@ impl Launcher for ProcessLauncher {
         let member = self.setup.rig.add(request);
         self.setup.rig.look_every(member, launch.look);
         self.launches.insert(member, launch);
-        Ok(member)
+        Ok(LaunchId(member.0))
     }
 
-    fn pause(&mut self, launch: Member) -> Result<(), String> {
-        self.suspend(launch)
+    fn pause(&mut self, launch: LaunchId) -> Result<(), String> {
+        self.suspend(member(launch))
     }
 
-    fn resume(&mut self, launch: Member) {
-        self.go_on(launch);
+    fn resume(&mut self, launch: LaunchId) {
+        self.go_on(member(launch));
     }
 
-    fn stop(&mut self, launch: Member, checkpoint: bool) -> Result<(), String> {
-        let Some(of) = self.launches.get(&launch) else { return Err("there is no such launch".into()) };
-        let is_worth_it = checkpoint && of.is_training;
-        if let Some(why) = self.takes_no_checkpoint(of.job).filter(|_| is_worth_it) {
-            return Err(format!("it takes no checkpoint: {why}"));
-        }
-        let Some(of) = self.launches.get_mut(&launch) else { return Ok(()) };
-        (of.is_leaving, of.is_coming_to_rest) = (true, false);
-        if is_worth_it {
-            if !self.bring_back_to_save(launch) {
-                self.save(launch);
-            }
-        } else {
-            // Before it is ready nothing is lost, and to wait for that may take long. A process that is locked cannot end by itself.
-            let is_free = of.is_training && !of.is_moved();
-            let leave = if is_free { Leave::AtBoundary } else { Leave::Now };
-            of.memory = ProcessMemory::OnDevice;
-            self.setup.rig.remove(launch, leave);
-        }
-        Ok(())
+    fn stop(&mut self, launch: LaunchId, checkpoint: bool) -> Result<(), String> {
+        self.end(member(launch), checkpoint)
     }
 
-    fn throttle(&mut self, launch: Member, share: Share) -> Result<(), String> {
-        let Some(of) = self.launches.get_mut(&launch) else { return Err("there is no such launch".into()) };
+    fn throttle(&mut self, launch: LaunchId, share: Share) -> Result<(), String> {
+        let member = member(launch);
+        let Some(of) = self.launches.get_mut(&member) else { return Err("there is no such launch".into()) };
         of.obeys_grants()?;
         of.throttle = Throttle::of(share);
-        self.supply(launch);
+        self.supply(member);
         Ok(())
     }
 
-    fn steps(&self, launch: Member) -> u64 {
-        self.launches.get(&launch).map_or(0, LaunchState::steps)
+    fn steps(&self, launch: LaunchId) -> u64 {
+        self.launches.get(&member(launch)).map_or(0, LaunchState::steps)
     }
 
-    fn take_loss(&mut self, launch: Member) -> Option<f64> {
-        self.launches.get_mut(&launch)?.loss.take()
+    fn take_loss(&mut self, launch: LaunchId) -> Option<f64> {
+        self.launches.get_mut(&member(launch))?.loss.take()
     }
 
     fn saved_steps(&self, job: JobId) -> u64 {
@@ -291,8 +305,8 @@ impl Launcher for ProcessLauncher {
         event
     }
 
-    fn forget(&mut self, launch: Member) {
-        if let Some(launch) = self.launches.remove(&launch)
+    fn forget(&mut self, launch: LaunchId) {
+        if let Some(launch) = self.launches.remove(&member(launch))
             && launch.has_finished
         {
             self.setup.checkpoints.forget(launch.job);

@@ -7,7 +7,7 @@ mod tables;
 use std::fs;
 
 use front_door::{Door, Said};
-use scheduler::sim::Named;
+use model::switch_costs::Named;
 use schema::{
     manifest::SwitchCostFrom,
     rows::{self, Outcome, Prediction, Status, Summary, Totals, Warning},

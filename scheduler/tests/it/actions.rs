@@ -3,12 +3,12 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use jobs::plans::Judgement;
+use model::switch_costs::{Cost, Named};
 use scheduler::{
     cluster::{Action, ActionError, Cluster, ClusterError, DeviceId, JobId, Settled},
     engine::{self, Engine, Settings},
     job::{JobRequest, Pausing},
     legal_plans::{LegalPlan, LegalPlans},
-    sim::{Cost, Named},
     topology::Topology,
     view::{Change, Known, View},
 };

@@ -1,10 +1,9 @@
 //! Jobs that can never run are not queued, and their rows have the reason.
 
-use model::Throughput;
+use model::{Throughput, switch_costs::Named};
 use scheduler::{
     engine::{Engine, Settings},
     job::{JobRequest, Payload},
-    sim::Named,
     topology::Topology,
 };
 use schema::{

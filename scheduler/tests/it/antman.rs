@@ -1,11 +1,11 @@
 //! Schedules of AntMan: guaranteed jobs, and best-effort jobs that fill what they leave.
 
-use model::{Prediction, Question, Throughput};
+use model::{Prediction, Question, Throughput, switch_costs::Named};
 use scheduler::{
     cluster::{Action, Settled},
     engine::{self, Engine},
     job::JobRequest,
-    sim::{Named, Settings, Sim},
+    sim::{Settings, Sim},
     topology::Topology,
 };
 use schema::{decision::Turn, rows::ErrorKind, sharing::Sharing, trace::Class, units::Nanos};

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use model::switch_costs::Named;
 use proptest::prelude::*;
 use scheduler::{
     cluster::{Action, DeviceId, JobId, Settled},
@@ -9,7 +10,7 @@ use scheduler::{
     job::JobRequest,
     journal::Journal,
     policy::Policy,
-    sim::{self, Named, Sim},
+    sim::{self, Sim},
     testbed::process::HostCores,
     topology::{NodeId, Topology},
     view::View,

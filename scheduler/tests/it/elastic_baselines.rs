@@ -4,14 +4,17 @@
 use std::collections::BTreeMap;
 
 use jobs::plans::Judgement;
-use model::{Prediction, Question, Throughput};
+use model::{
+    Prediction, Question, Throughput,
+    switch_costs::{Named, SwitchCosts},
+};
 use proptest::prelude::*;
 use scheduler::{
     cluster::ClusterError,
     engine::{self, Engine},
     job::{JobRequest, Payload},
     legal_plans::LegalPlans,
-    sim::{Faults, Named, Settings, Sim, SwitchCosts},
+    sim::{Faults, Settings, Sim},
     topology::Topology,
     view::Known,
 };

@@ -8,13 +8,13 @@ use std::{
 };
 
 use jobs::plans::Judgement;
-use model::{Prediction, Question, Throughput};
+use model::{Prediction, Question, Throughput, switch_costs::Named};
 use scheduler::{
     cluster::ClusterError,
     engine::{self, Engine},
     job::JobRequest,
     legal_plans::LegalPlans,
-    sim::{Named, Settings, Sim},
+    sim::{Settings, Sim},
     topology::Topology,
     view::Known,
 };

@@ -3,12 +3,12 @@
 use std::cell::RefCell;
 
 use fastrand::Rng;
+use model::switch_costs::SwitchCosts;
 use scheduler::{
     cluster::{Action, DeviceId, JobId, Settled, Share},
     engine::{self, Engine},
     job::{JobRequest, Phase, State},
     policy::{Decision, Policy},
-    sim::SwitchCosts,
     testbed::{
         ResumePoint, Testbed,
         fast_forward::{FastForward, Hindrance, Waited, skipped_of_jobs},

@@ -9,13 +9,13 @@ mod search;
 mod turns;
 
 use jobs::plans::Judgement;
-use model::{Prediction, Question, Throughput};
+use model::{Prediction, Question, Throughput, switch_costs::Named};
 use scheduler::{
     cluster::{Action, Happened},
     engine::{self, Engine},
     job::{JobRequest, Payload},
     legal_plans::LegalPlans,
-    sim::{Named, Settings, Sim},
+    sim::{Settings, Sim},
     topology::Topology,
     view::Known,
 };

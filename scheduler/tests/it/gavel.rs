@@ -5,13 +5,13 @@ mod optimum;
 use std::collections::BTreeMap;
 
 use fastrand::Rng;
-use model::{Prediction, Question, Throughput};
+use model::{Prediction, Question, Throughput, switch_costs::Named};
 use scheduler::{
     cluster::{Action, JobId, Settled},
     engine::{self, Engine},
     job::{JobRequest, Payload, State},
     policy::{Decision, Policy},
-    sim::{self, Named, Sim},
+    sim::{self, Sim},
     topology::Topology,
     view::View,
 };

@@ -1,10 +1,10 @@
 //! The stand-in for Horus: jobs share a device if they keep it busy for at most all of the time, and fit.
 
-use model::{Classified, PackingClasses, Subject, UseAlone};
+use model::{Classified, PackingClasses, Subject, UseAlone, switch_costs::Named};
 use scheduler::{
     engine::{self, Engine},
     job::{JobRequest, Payload},
-    sim::{Named, Settings, Sim},
+    sim::{Settings, Sim},
     topology::Topology,
     view::Known,
 };

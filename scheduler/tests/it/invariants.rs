@@ -3,13 +3,14 @@
 
 use std::collections::BTreeMap;
 
+use model::switch_costs::Named;
 use proptest::prelude::*;
 use scheduler::{
     cluster::{DeviceId, JobId},
     job::{Account, JobRequest, State},
     journal::Journal,
     replay::replay,
-    sim::{Faults, Named, Settings},
+    sim::{Faults, Settings},
     topology::Topology,
     view::View,
 };

@@ -5,12 +5,13 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
+use model::switch_costs::Named;
 use rig::device::{CpuReader, DeviceReader, allowed_cores};
 use scheduler::{
     cluster::{Action, ClusterError, DeviceId, Happened, JobId, Settled},
     engine::{self, Engine},
     journal::Unrecorded,
-    sim::{self, Named},
+    sim,
     testbed::{ResumePoint, Testbed},
     topology::Topology,
     view::{Change, View},

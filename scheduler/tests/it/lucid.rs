@@ -6,12 +6,12 @@ mod says;
 mod sharing;
 mod stage;
 
-use model::{Classified, PackingClass, PackingClasses, Subject, Throughput};
+use model::{Classified, PackingClass, PackingClasses, Subject, Throughput, switch_costs::Named};
 use scheduler::{
     cluster::Action,
     engine::{self, Engine},
     job::{JobRequest, Payload},
-    sim::{Named, Settings, Sim},
+    sim::{Settings, Sim},
     topology::Topology,
     view::Known,
 };

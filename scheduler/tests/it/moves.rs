@@ -1,14 +1,17 @@
 //! Moves of jobs, by the smallest policy that moves any: FIFO, which moves the first job to the second device when it has reported
 //! progress.
 
-use model::Subject;
+use model::{
+    Subject,
+    switch_costs::{Cost, SwitchCosts},
+};
 use scheduler::{
     cluster::{Action, DeviceId, JobId, Settled},
     engine::{self, Engine},
     job::State,
     journal::Unrecorded,
     policy::{Decision, Moves, Policy},
-    sim::{self, Cost, SwitchCosts},
+    sim,
     testbed::{ResumePoint, Testbed},
     topology::Topology,
     view::{Change, View},

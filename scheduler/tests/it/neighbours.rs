@@ -1,10 +1,10 @@
 //! The cost of jobs on other devices of a node in simulation.
 
-use model::{Prediction, Question, Throughput};
+use model::{Prediction, Question, Throughput, switch_costs::Named};
 use scheduler::{
     engine::{self, Engine},
     journal::Unrecorded,
-    sim::{Named, Settings, Sim},
+    sim::{Settings, Sim},
     topology::Topology,
 };
 use schema::units::Nanos;

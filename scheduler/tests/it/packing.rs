@@ -1,12 +1,12 @@
 //! Packing: its questions to a model, and its decisions on the answers.
 
-use model::{InTurns, Prediction, Question, Table, Throughput};
+use model::{InTurns, Prediction, Question, Table, Throughput, switch_costs::Named};
 use scheduler::{
     cluster::{Action, DeviceId, JobId, Settled},
     engine::{self, Engine},
     job::JobRequest,
     policy::{Decision, Policy},
-    sim::{Named, Settings, Sim},
+    sim::{Settings, Sim},
     topology::Topology,
     view::{Change, View},
 };

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use fastrand::Rng;
+use model::switch_costs::Named;
 use proptest::prelude::*;
 use scheduler::{
     cluster::{Action, ClusterError, JobId},
@@ -11,7 +12,7 @@ use scheduler::{
     job::{Job, JobRequest, Phase, State},
     journal::Journal,
     policy::Policy,
-    sim::{Faults, Named, Settings, Sim},
+    sim::{Faults, Settings, Sim},
     topology::Topology,
     view::View,
 };

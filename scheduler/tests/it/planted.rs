@@ -1,14 +1,14 @@
 //! Elastic jobs whose step times are planted: what tests of policies that choose plans and resources have in common.
 
 use jobs::plans::Judgement;
-use model::{Prediction, Question, Throughput};
+use model::{Prediction, Question, Throughput, switch_costs::SwitchCosts};
 use scheduler::{
     engine::{self, Engine},
     job::{JobRequest, Payload},
     journal::Journal,
     legal_plans::LegalPlans,
     policy::Policy,
-    sim::{self, Sim, SwitchCosts},
+    sim::{self, Sim},
     topology::Topology,
     view::Known,
 };

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use model::{Prediction, Question, Throughput};
+use model::{Prediction, Question, Throughput, switch_costs::Named};
 use proptest::prelude::*;
 use scheduler::{
     cluster::JobId,
@@ -11,7 +11,7 @@ use scheduler::{
     job::{Job, JobRequest, Pausing, Payload, Phase, State},
     journal::Journal,
     policy::Policy,
-    sim::{Faults, Named, Settings, Sim},
+    sim::{Faults, Settings, Sim},
     topology::Topology,
     view::View,
 };

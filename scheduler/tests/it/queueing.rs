@@ -2,11 +2,8 @@
 //! law.
 
 use fastrand::Rng;
-use scheduler::{
-    job::JobRequest,
-    sim::{Named, Settings},
-    topology::Topology,
-};
+use model::switch_costs::Named;
+use scheduler::{job::JobRequest, sim::Settings, topology::Topology};
 use schema::{
     decision::{Happened, Turn},
     rows::Outcome,

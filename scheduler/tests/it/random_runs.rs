@@ -5,12 +5,13 @@ use jobs::plans::Judgement;
 use model::{
     BeliefError, Classified, PackingClass, PackingClasses, Prediction, Question, Subject, Throughput,
     UseAlone,
+    switch_costs::{Cost, SwitchCosts},
 };
 use scheduler::{
     engine,
     job::{JobRequest, Payload},
     legal_plans::LegalPlans,
-    sim::{Cost, Faults, Settings, SwitchCosts},
+    sim::{Faults, Settings},
     topology::Topology,
 };
 use schema::{

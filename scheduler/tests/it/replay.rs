@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 
+use model::switch_costs::Named;
 use scheduler::{
     cluster::{Action, ActionError, Cluster, ClusterError, JobId, Settled},
     engine,
     job::{JobRequest, State},
     journal::Decisions,
     replay::{self, Difference, replay},
-    sim::{Faults, Named, Settings},
+    sim::{Faults, Settings},
     topology::Topology,
     view::View,
 };

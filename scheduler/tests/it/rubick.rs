@@ -1,13 +1,13 @@
 //! Rubick: each of its mechanisms where nothing else explains the outcome.
 
-use model::{Prediction, Question, Throughput};
+use model::{Prediction, Question, Throughput, switch_costs::Named};
 use proptest::prelude::*;
 use scheduler::{
     cluster::{Action, ActionError, Cluster, ClusterError, Happened, JobId},
     engine::{self, Engine},
     job::{JobRequest, Phase, State},
     journal::Journal,
-    sim::{Named, Settings, Sim},
+    sim::{Settings, Sim},
     testbed::{ResumePoint, Testbed},
     topology::Topology,
     view::{Known, View},

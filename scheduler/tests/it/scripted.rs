@@ -9,13 +9,14 @@ mod skipping;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use model::Throughput;
-use rig::Member;
+use model::{
+    Throughput,
+    switch_costs::{Cost, SwitchCosts},
+};
 use scheduler::{
     cluster::{ClusterError, DeviceId, Happened, JobId, Settled, Share},
     job::JobRequest,
-    sim::{Cost, SwitchCosts},
-    testbed::launcher::{Launcher, StartRequest},
+    testbed::launcher::{LaunchId, Launcher, StartRequest},
     topology::Topology,
 };
 use schema::{plan::Plan, sharing::Sharing, suspension::Suspension, units::Nanos};
@@ -44,9 +45,9 @@ pub(crate) struct Scripted<'a> {
     /// The time that each launch on a lost device takes to end, one after another.
     pub(crate) falls_for: Nanos,
     /// Launches that end with a lost device and are not yet reported, with the times of their ends.
-    fall: VecDeque<(Nanos, Member)>,
+    fall: VecDeque<(Nanos, LaunchId)>,
     /// The shares that launches began with or were told, with their times.
-    pub(crate) shares: Vec<(Nanos, Member, Share)>,
+    pub(crate) shares: Vec<(Nanos, LaunchId, Share)>,
     /// Steps that launches have executed.
     pub(crate) executed: u64,
     /// The time that a fast-forwarded run has skipped.
@@ -142,7 +143,7 @@ impl<'a> Scripted<'a> {
         }
     }
 
-    fn launch(&mut self, launch: Member) -> &mut ScriptedLaunch {
+    fn launch(&mut self, launch: LaunchId) -> &mut ScriptedLaunch {
         &mut self.launches[launch.0 as usize]
     }
 
@@ -164,13 +165,13 @@ impl<'a> Scripted<'a> {
         self.asked[launch.job.0 as usize].steps.expect("jobs here have steps")
     }
 
-    fn switch(&mut self, launch: Member, takes: Nanos, then: Then) {
+    fn switch(&mut self, launch: LaunchId, takes: Nanos, then: Then) {
         let until = self.now + takes;
         self.launch(launch).doing = Doing::Switches { until, then };
     }
 
     /// Ends training at a boundary, with this number of steps.
-    fn cease(&mut self, launch: Member, steps: u64) {
+    fn cease(&mut self, launch: LaunchId, steps: u64) {
         self.time_steps(launch.0 as usize);
         let of = self.launch(launch);
         (of.steps, of.doing) = (steps as f64, Doing::Rests);
@@ -187,13 +188,13 @@ impl<'a> Scripted<'a> {
         written + self.cost(launch, Cost::Stop)
     }
 
-    fn leave(&mut self, launch: Member, then: Then) {
+    fn leave(&mut self, launch: LaunchId, then: Then) {
         let after = (self.steps_at(&self.launches[launch.0 as usize]) - ROUNDING).ceil() as u64;
         self.launch(launch).doing = Doing::Leaves { after, then };
     }
 
     /// The event of a launch whose activity ends; nothing if no report is expected.
-    fn happens(&mut self, launch: Member) -> Option<Happened> {
+    fn happens(&mut self, launch: LaunchId) -> Option<Happened> {
         let of = &self.launches[launch.0 as usize];
         let (job, all, now) = (of.job, self.all(of), self.now);
         if of.trains() && of.saves_at == Some(now) {
@@ -242,11 +243,11 @@ impl<'a> Scripted<'a> {
         }
     }
 
-    fn settled(&self, launch: Member, now: Settled) -> Happened {
+    fn settled(&self, launch: LaunchId, now: Settled) -> Happened {
         Happened::Settled { job: self.launches[launch.0 as usize].job, now, steps: self.steps(launch) }
     }
 
-    fn finish(&mut self, launch: Member) -> Option<Happened> {
+    fn finish(&mut self, launch: LaunchId) -> Option<Happened> {
         self.launch(launch).doing = Doing::IsGone;
         Some(Happened::Finished { job: self.launches[launch.0 as usize].job, steps: self.steps(launch) })
     }
@@ -261,8 +262,8 @@ impl Launcher for Scripted<'_> {
         Ok(())
     }
 
-    fn start(&mut self, start: &StartRequest) -> Result<Member, String> {
-        let launch = Member(self.launches.len() as u32);
+    fn start(&mut self, start: &StartRequest) -> Result<LaunchId, String> {
+        let launch = LaunchId(self.launches.len() as u32);
         let of = if self.saved.contains_key(&start.job) { Cost::Restart } else { Cost::Start };
         self.launches.push(ScriptedLaunch {
             job: start.job,
@@ -284,17 +285,17 @@ impl Launcher for Scripted<'_> {
         Ok(launch)
     }
 
-    fn pause(&mut self, launch: Member) -> Result<(), String> {
+    fn pause(&mut self, launch: LaunchId) -> Result<(), String> {
         self.leave(launch, Then::Rest);
         Ok(())
     }
 
-    fn resume(&mut self, launch: Member) {
+    fn resume(&mut self, launch: LaunchId) {
         let takes = self.cost(&self.launches[launch.0 as usize], Cost::Resume);
         self.switch(launch, takes, Then::Run);
     }
 
-    fn stop(&mut self, launch: Member, checkpoint: bool) -> Result<(), String> {
+    fn stop(&mut self, launch: LaunchId, checkpoint: bool) -> Result<(), String> {
         let of = &self.launches[launch.0 as usize];
         let then = Then::Go { checkpoint };
         match of.doing {
@@ -310,7 +311,7 @@ impl Launcher for Scripted<'_> {
         Ok(())
     }
 
-    fn throttle(&mut self, launch: Member, share: Share) -> Result<(), String> {
+    fn throttle(&mut self, launch: LaunchId, share: Share) -> Result<(), String> {
         self.shares.push((self.now, launch, share));
         self.launch(launch).share = share;
         if self.launches[launch.0 as usize].doing == Doing::Trains {
@@ -319,11 +320,11 @@ impl Launcher for Scripted<'_> {
         Ok(())
     }
 
-    fn steps(&self, launch: Member) -> u64 {
+    fn steps(&self, launch: LaunchId) -> u64 {
         whole(self.steps_at(&self.launches[launch.0 as usize]))
     }
 
-    fn take_loss(&mut self, launch: Member) -> Option<f64> {
+    fn take_loss(&mut self, launch: LaunchId) -> Option<f64> {
         let steps = self.steps(launch);
         let of = self.launch(launch);
         let (job, before) = (of.job, std::mem::replace(&mut of.losses_until, steps));
@@ -337,7 +338,7 @@ impl Launcher for Scripted<'_> {
     fn next(&mut self, deadline: Option<Nanos>) -> Result<Option<Happened>, ClusterError> {
         loop {
             let due = |(place, launch): (u32, &ScriptedLaunch)| {
-                Some((self.due(launch)?, launch.job, Member(place)))
+                Some((self.due(launch)?, launch.job, LaunchId(place)))
             };
             let first = (0..).zip(&self.launches).filter_map(due).min();
             let is_within = |at: Nanos| deadline.is_none_or(|deadline| at <= deadline);
@@ -355,7 +356,7 @@ impl Launcher for Scripted<'_> {
         }
     }
 
-    fn forget(&mut self, _launch: Member) {}
+    fn forget(&mut self, _launch: LaunchId) {}
 
     fn discard(&mut self, job: JobId) {
         self.saved.remove(&job);

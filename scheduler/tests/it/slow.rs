@@ -8,13 +8,16 @@ use std::{
 
 use fastrand::Rng;
 use front_door::LONG;
-use model::{BeliefError, Prediction, Question, Subject, Throughput};
+use model::{
+    BeliefError, Prediction, Question, Subject, Throughput,
+    switch_costs::{Cost, SwitchCosts},
+};
 use scheduler::{
     cluster::{Action, ActionError, Cluster, ClusterError, JobId, Settled},
     engine::{self, Engine},
     job::{JobRequest, Payload},
     policy::Policy,
-    sim::{Cost, Settings, Sim, SwitchCosts},
+    sim::{Settings, Sim},
     testbed::{ResumePoint, Testbed, process::ProcessLauncher},
     topology::Topology,
 };

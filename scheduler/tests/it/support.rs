@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use model::{Prediction, Question, Throughput};
+use model::{Prediction, Question, Throughput, switch_costs::SwitchCosts};
 use scheduler::{
     cluster::{ClusterError, JobId},
     engine::{self, Engine},
     job::{JobRequest, Pausing, Payload, SharedRequest},
     journal::Journal,
     policy::{self, Policy},
-    sim::{self, Sim, SwitchCosts},
+    sim::{self, Sim},
     topology::Topology,
 };
 use schema::{rows::Outcome, trace::Class, units::Nanos};

@@ -2,13 +2,16 @@
 
 use std::path::Path;
 
-use model::Subject;
+use model::{
+    Subject,
+    switch_costs::{Cost, Measured, Named, SwitchCosts},
+};
 use outcomes::totals::totals;
 use scheduler::{
     cluster::{Action, JobId, Settled},
     job::{JobRequest, Payload},
     journal::Unrecorded,
-    sim::{self, Cost, Sim, SwitchCosts},
+    sim::{self, Sim},
     topology::Topology,
     view::{Change, View},
 };
@@ -183,7 +186,7 @@ fn a_job_that_leaves_does_what_it_was_granted_before() {
 fn what_is_left_is_planned_anew_when_company_changes() {
     let topology = Topology::uniform(1, 1, "GPU");
     let jobs = [asked(0, 0, 1, 10, SECOND), asked(1, 4 * SECOND, 1, 5, SECOND)];
-    let costs = sim::Named::constant(Nanos::ZERO);
+    let costs = Named::constant(Nanos::ZERO);
     let settings = sim::Settings { progress_every: Some(Nanos(4 * SECOND)), ..Default::default() };
     let world =
         World { topology: &topology, asked: &jobs, truth: Own { slowdown: 2.0 }, costs: &costs, settings };
@@ -217,7 +220,7 @@ fn launches_differ_by_the_noise_that_was_asked_for_and_by_nothing_else() {
     let topology = Topology::uniform(1, 1, "GPU");
     let jobs: Vec<_> =
         (0..400).map(|id| asked(id, u64::from(id) * 1_000 * SECOND, 1, 1_000, 10 * MS)).collect();
-    let costs = sim::Named::constant(Nanos::ZERO);
+    let costs = Named::constant(Nanos::ZERO);
     let logs = |noise, seed| -> Vec<f64> {
         let settings = sim::Settings { noise, seed, ..Default::default() };
         let world = World {
@@ -259,7 +262,7 @@ fn checkpoints_cost_their_time() {
 fn a_launch_that_dies_leaves_the_steps_of_its_last_checkpoint() {
     let topology = Topology::uniform(8, 8, "GPU");
     let jobs: Vec<_> = (0..80).map(|id| asked(id, 0, 1, 20, SECOND)).collect();
-    let costs = sim::Named::constant(Nanos::SECOND);
+    let costs = Named::constant(Nanos::SECOND);
     let faults = sim::Faults { launch_mtbf_ns: Some(20e9), ..Default::default() };
     let every = Nanos(4 * SECOND);
     let settings = sim::Settings { checkpoint_every: Some(every), faults, ..Default::default() };
@@ -297,7 +300,7 @@ fn a_launch_that_dies_leaves_the_steps_of_its_last_checkpoint() {
 #[test]
 fn a_simulation_ends_when_jobs_would_outlive_everybody() {
     let topology = Topology::uniform(8, 8, "GPU");
-    let costs = sim::Named::constant(Nanos::ZERO);
+    let costs = Named::constant(Nanos::ZERO);
     for (steps, step_ns) in [(u64::MAX, SECOND), (1 << 40, u64::MAX), (1, u64::MAX)] {
         let jobs = [asked(0, 0, 8, steps, step_ns), asked(1, SECOND, 1, 1, SECOND)];
         let faults =
@@ -319,7 +322,7 @@ fn a_simulation_ends_when_jobs_would_outlive_everybody() {
 fn a_calibration_has_all_that_a_simulation_asks_for() {
     let record = Path::new(env!("CARGO_MANIFEST_DIR")).join("../reports/record/20261122-epyc/machine.toml");
     let calibration = Calibration::read(&record).unwrap();
-    let costs = sim::Measured::new(&[calibration], Nanos::ZERO).unwrap();
+    let costs = Measured::new(&[calibration], Nanos::ZERO).unwrap();
     let job =
         Subject { workload: "lstm", global_batch: Some(20), plan: Some(Plan::default()), trace_time: None };
     let ms = |of| costs.cost(&job, 1, of, &mut || 0.0).map(|cost| (cost.as_secs_f64() * 1e3).round());

@@ -1,11 +1,11 @@
 //! Schedules of Synergy on nodes with known numbers of cores. Step times depend on the cores of the job.
 
-use model::{Prediction, Question, Throughput};
+use model::{Prediction, Question, Throughput, switch_costs::Named};
 use scheduler::{
     cluster::Action,
     engine::{self, Engine},
     job::{JobRequest, Payload},
-    sim::{Named, Settings, Sim},
+    sim::{Settings, Sim},
     topology::Topology,
     view::Known,
 };

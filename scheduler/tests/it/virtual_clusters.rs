@@ -1,12 +1,13 @@
 //! A cluster that is divided into virtual clusters: each is scheduled as if it were alone.
 
+use model::switch_costs::Named;
 use proptest::prelude::*;
 use scheduler::{
     cluster::JobId,
     engine::{self, Engine},
     job::JobRequest,
     policy::Policy,
-    sim::{Named, Settings, Sim},
+    sim::{Settings, Sim},
     topology::Topology,
 };
 use schema::{

@@ -6,10 +6,10 @@ use super::super::Moves;
 use crate::{
     cluster::JobId,
     job::{Phase, Placed, State},
-    sim::Cost,
     topology::NodeId,
     view::{Change, View},
 };
+use model::switch_costs::Cost;
 
 /// The jobs that have arrived and have not ended.
 #[derive(Debug, Default)]

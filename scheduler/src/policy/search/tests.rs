@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::{Prediction, Question, Throughput};
+use model::{Prediction, Question, Throughput, switch_costs::Named};
 use schema::{
     decision::Happened,
     manifest::AlikeNodes,
@@ -18,7 +18,7 @@ use crate::{
     job::{JobRequest, Pausing, Payload, SharedRequest},
     journal::Journal,
     policy::{Decision, Policy, settings, start},
-    sim::{self, Named, Sim},
+    sim::{self, Sim},
     topology::Topology,
 };
 

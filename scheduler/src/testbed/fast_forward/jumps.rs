@@ -1,10 +1,12 @@
 //! When the clock is advanced, and how far.
 
-use rig::Member;
 use schema::{decision::Share, rows::Skip, units::Nanos};
 
 use super::{Doing, FastForward, Hindrance, Skipping, window::window};
-use crate::{cluster::ClusterError, testbed::launcher::Launcher as _};
+use crate::{
+    cluster::ClusterError,
+    testbed::launcher::{LaunchId, Launcher as _},
+};
 
 /// The shortest jump. What is shorter is waited for.
 const SHORTEST: Nanos = Nanos(100_000_000);
@@ -21,8 +23,8 @@ impl<L: Skipping> FastForward<'_, L> {
     /// How far the clock can be advanced.
     fn plan(&mut self, deadline: Option<Nanos>) -> Result<Nanos, Hindrance> {
         let now = self.now();
-        let training: Vec<Member> = self.training().collect();
-        let is_switching = |member: &Member| !self.inner.trains(*member);
+        let training: Vec<LaunchId> = self.training().collect();
+        let is_switching = |member: &LaunchId| !self.inner.trains(*member);
         if self.launches.values().any(|launch| launch.doing == Doing::Switches)
             || training.iter().any(is_switching)
         {
@@ -52,7 +54,7 @@ impl<L: Skipping> FastForward<'_, L> {
         Err(why)
     }
 
-    fn training(&self) -> impl Iterator<Item = Member> {
+    fn training(&self) -> impl Iterator<Item = LaunchId> {
         let trains = self.launches.iter().filter(|(_, launch)| launch.doing == Doing::Trains);
         trains.map(|(member, _)| *member)
     }

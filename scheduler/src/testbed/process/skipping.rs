@@ -1,30 +1,33 @@
 //! Launches whose jobs skip steps. A process does not know of it: it is granted no more steps than are left, and is ended after them.
 
-use rig::Member;
 use schema::units::Nanos;
 
 use super::{
-    super::fast_forward::{Skipping, TimedStep},
+    super::{
+        fast_forward::{Skipping, TimedStep},
+        launcher::LaunchId,
+    },
     ProcessLauncher,
     launch::LaunchState,
+    member,
 };
 
 impl Skipping for ProcessLauncher {
-    fn take_steps(&mut self, launch: Member) -> Vec<TimedStep> {
-        let Some(of) = self.launches.get_mut(&launch) else { return Vec::new() };
+    fn take_steps(&mut self, launch: LaunchId) -> Vec<TimedStep> {
+        let Some(of) = self.launches.get_mut(&member(launch)) else { return Vec::new() };
         of.timed.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    fn trains(&self, launch: Member) -> bool {
-        self.launches.get(&launch).is_some_and(LaunchState::trains)
+    fn trains(&self, launch: LaunchId) -> bool {
+        self.launches.get(&member(launch)).is_some_and(LaunchState::trains)
     }
 
-    fn room(&self, launch: Member) -> Option<u64> {
-        self.launches.get(&launch)?.room()
+    fn room(&self, launch: LaunchId) -> Option<u64> {
+        self.launches.get(&member(launch))?.room()
     }
 
-    fn skip_steps(&mut self, launch: Member, steps: u64) {
-        if let Some(of) = self.launches.get_mut(&launch) {
+    fn skip_steps(&mut self, launch: LaunchId, steps: u64) {
+        if let Some(of) = self.launches.get_mut(&member(launch)) {
             of.skip(steps);
         }
     }

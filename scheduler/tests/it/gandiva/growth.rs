@@ -1,11 +1,11 @@
 //! Growing and shrinking.
 
 use jobs::plans::Judgement;
-use model::{Prediction, Question, Throughput};
+use model::{Prediction, Question, Throughput, switch_costs::Named};
 use scheduler::{
     engine::{self, Engine},
     legal_plans::LegalPlans,
-    sim::{Named, Settings, Sim},
+    sim::{Settings, Sim},
     topology::Topology,
     view::Known,
 };

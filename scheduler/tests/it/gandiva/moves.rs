@@ -1,9 +1,9 @@
 //! Migration.
 
+use model::switch_costs::Named;
 use scheduler::{
     cluster::DeviceId,
     engine::{self, Engine},
-    sim::Named,
     testbed::{ResumePoint, Testbed},
     topology::Topology,
     view::Known,

@@ -1,10 +1,11 @@
 //! What Gandiva says of a job.
 
+use model::switch_costs::Named;
 use scheduler::{
     cluster::JobId,
     engine::{self, Engine},
     job::JobRequest,
-    sim::{Named, Settings, Sim},
+    sim::{Settings, Sim},
     topology::Topology,
 };
 use schema::{decision::Turn, units::Nanos};

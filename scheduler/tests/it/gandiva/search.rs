@@ -1,10 +1,11 @@
 //! Searches whose members take turns.
 
+use model::switch_costs::Named;
 use scheduler::{
     cluster::ClusterError,
     engine::{self, Engine},
     job::JobRequest,
-    sim::{Named, Settings, Sim},
+    sim::{Settings, Sim},
     view::Known,
 };
 use schema::{

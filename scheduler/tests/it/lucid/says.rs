@@ -1,11 +1,12 @@
 //! What Lucid says of a job.
 
+use model::switch_costs::Named;
 use scheduler::{
     cluster::JobId,
     engine::{self, Engine},
     job::JobRequest,
     policy::Policy,
-    sim::{Named, Settings, Sim},
+    sim::{Settings, Sim},
     view::Known,
 };
 use schema::{decision::Turn, units::Nanos};

@@ -1,7 +1,6 @@
 //! Lost devices and crashes at scripted times, and the checkpoints from which jobs go on after them.
 
-use rig::Member;
-use scheduler::cluster::Happened;
+use scheduler::{cluster::Happened, testbed::launcher::LaunchId};
 use schema::{rows::ErrorKind, units::Nanos};
 
 use super::{Doing, Scripted, ScriptedLaunch, whole};
@@ -21,7 +20,7 @@ impl Scripted<'_> {
         if let Some((at, job)) = self.crashes.pop_front_if(|(at, _)| is_before(*at) && is_before_loss(*at)) {
             let is_it = |launch: &ScriptedLaunch| launch.job == job && launch.doing != Doing::IsGone;
             let place = self.launches.iter().position(is_it).expect("it has a launch that can crash");
-            return Some(self.fail(at, Member(place as u32), ErrorKind::Crashed, "crashed"));
+            return Some(self.fail(at, LaunchId(place as u32), ErrorKind::Crashed, "crashed"));
         }
         let (at, device) = self.losses.pop_front_if(|(at, _)| is_before(*at))?;
         self.now = self.now.max(at);
@@ -29,11 +28,11 @@ impl Scripted<'_> {
             |launch: &ScriptedLaunch| launch.doing != Doing::IsGone && launch.devices.contains(&device);
         let there = (0..).zip(&self.launches).filter(|(_, launch)| is_there(launch));
         let ends = (1..).map(|nth| at + Nanos(nth * self.falls_for.0));
-        self.fall = ends.zip(there.map(|(place, _)| Member(place))).collect();
+        self.fall = ends.zip(there.map(|(place, _)| LaunchId(place))).collect();
         Some(Happened::DeviceLost { device })
     }
 
-    fn fail(&mut self, at: Nanos, launch: Member, kind: ErrorKind, why: &str) -> Happened {
+    fn fail(&mut self, at: Nanos, launch: LaunchId, kind: ErrorKind, why: &str) -> Happened {
         self.now = self.now.max(at);
         let steps = whole(self.steps_at(&self.launches[launch.0 as usize]));
         self.cease(launch, steps);
@@ -44,7 +43,7 @@ impl Scripted<'_> {
     }
 
     /// Sets the time of the next checkpoint of a launch that begins to train now, or trains on.
-    pub(super) fn plan_to_save(&mut self, launch: Member) {
+    pub(super) fn plan_to_save(&mut self, launch: LaunchId) {
         let (skipped, every) = (self.skipped, self.checkpoint_every);
         let now = self.now + skipped;
         let of = self.launch(launch);
@@ -56,7 +55,7 @@ impl Scripted<'_> {
     }
 
     /// Saves a launch that trains. The checkpoint itself takes no time: its cost is part of the steps.
-    pub(super) fn save(&mut self, launch: Member) {
+    pub(super) fn save(&mut self, launch: LaunchId) {
         let of = &self.launches[launch.0 as usize];
         let (job, steps) = (of.job, whole(self.steps_at(of)));
         let saved = self.saved.entry(job).or_insert(0);

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use model::{Neighbour, Question, Subject};
-use rig::Member;
+use model::{Neighbour, Question, Subject, switch_costs::Cost};
 use scheduler::{
     cluster::{DeviceId, JobId},
     job::Payload,
-    sim::Cost,
+    testbed::launcher::LaunchId,
 };
 use schema::units::Nanos;
 
@@ -37,7 +36,7 @@ impl Scripted<'_> {
     }
 
     /// A launch has begun or ceased to train. Starts a new stretch for it and for all whose pace depends on it.
-    pub(super) fn change_pace(&mut self, launch: Member) {
+    pub(super) fn change_pace(&mut self, launch: LaunchId) {
         let of = &self.launches[launch.0 as usize];
         let is_slowed = |other: &ScriptedLaunch| {
             shares_device(other, of) || self.truth.minds_neighbours() && self.shares_node(other, of)
@@ -49,7 +48,7 @@ impl Scripted<'_> {
     }
 
     /// A launch has another share. Starts a new stretch for it and for those on its devices.
-    pub(super) fn change_pace_beside(&mut self, launch: Member) {
+    pub(super) fn change_pace_beside(&mut self, launch: LaunchId) {
         let of = &self.launches[launch.0 as usize];
         let beside: Vec<usize> = (0..self.launches.len())
             .filter(|place| self.launches[*place].trains() && shares_device(&self.launches[*place], of))

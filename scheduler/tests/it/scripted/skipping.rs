@@ -1,7 +1,9 @@
 //! The steps of launches, one by one, and skipped ones.
 
-use rig::Member;
-use scheduler::testbed::fast_forward::{Skipping, TimedStep};
+use scheduler::testbed::{
+    fast_forward::{Skipping, TimedStep},
+    launcher::LaunchId,
+};
 use schema::units::Nanos;
 
 use super::{Doing, Scripted, whole};
@@ -33,7 +35,7 @@ impl Scripted<'_> {
 }
 
 impl Skipping for Scripted<'_> {
-    fn take_steps(&mut self, launch: Member) -> Vec<TimedStep> {
+    fn take_steps(&mut self, launch: LaunchId) -> Vec<TimedStep> {
         let place = launch.0 as usize;
         if self.launches[place].trains() {
             self.time_steps(place);
@@ -41,17 +43,17 @@ impl Skipping for Scripted<'_> {
         std::mem::take(&mut self.launches[place].timed.steps)
     }
 
-    fn trains(&self, launch: Member) -> bool {
+    fn trains(&self, launch: LaunchId) -> bool {
         self.launches[launch.0 as usize].doing == Doing::Trains
     }
 
-    fn room(&self, launch: Member) -> Option<u64> {
+    fn room(&self, launch: LaunchId) -> Option<u64> {
         let launch = &self.launches[launch.0 as usize];
         let is_endless = self.endless == Some(launch.job);
         (!is_endless).then(|| self.all(launch) - whole(self.steps_at(launch)))
     }
 
-    fn skip_steps(&mut self, launch: Member, steps: u64) {
+    fn skip_steps(&mut self, launch: LaunchId, steps: u64) {
         let of = self.launch(launch);
         of.steps += steps as f64;
         of.timed.done += steps;

@@ -1,9 +1,8 @@
-//! The costs of switches on a simulated cluster, from calibrations.
+//! The costs of switches: the times that jobs take to start, pause, resume, save and stop, from calibrations.
 
 use std::{collections::BTreeMap, str::FromStr};
 
 use anyhow::Context as _;
-use model::Subject;
 use schema::{
     calibration::{Calibration, RestartRow, Switch},
     job::Job,
@@ -13,6 +12,8 @@ use schema::{
     units::Nanos,
 };
 use statistics::launches::log_deviation;
+
+use crate::Subject;
 
 /// A source of the costs of switches.
 pub trait SwitchCosts: Sync {
@@ -49,7 +50,8 @@ impl Cost {
     pub const ALL: [Cost; 6] =
         [Cost::Start, Cost::Restart, Cost::Pause, Cost::Resume, Cost::Checkpoint, Cost::Stop];
 
-    pub(super) fn noun(self) -> &'static str {
+    /// The name of the cost in a sentence, such as "a start".
+    pub fn noun(self) -> &'static str {
         match self {
             Cost::Start => "a start",
             Cost::Restart => "a start from a checkpoint",
