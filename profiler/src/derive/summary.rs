@@ -4,7 +4,7 @@ use jobs::cells;
 use schema::{
     group::Group,
     manifest::{Cell, Manifest},
-    rows::{Measurement, Status, Summary, Warning, Warnings},
+    rows::{MOST_HALF_WIDTH_PERCENT, Measurement, Status, Summary, Warning, Warnings},
 };
 use statistics::{
     Interval,
@@ -85,7 +85,8 @@ fn summary(
         false => Vec::new(),
     };
     let wall = between_launches(&walls);
-    let half_width = interval.or(wall).map(|interval| rounded(interval.half_width_percent(), 3));
+    let percent = |interval: Interval| interval.half_width_percent().min(MOST_HALF_WIDTH_PERCENT);
+    let half_width = interval.or(wall).map(|interval| rounded(percent(interval), 3));
 
     let mut warnings: Warnings = ok.iter().flat_map(|row| row.warnings.iter()).collect();
     // Launches of a cell are one block apart, so the block number stands for time.

@@ -73,6 +73,10 @@ fn a_summary_that_cannot_be_is_refused() {
             "column 'device_util_percent_mean': 1e9 is more than any machine has",
         ),
         (vec![("half_width_percent", "-1")], "column 'half_width_percent': -1 is below 0"),
+        (
+            vec![("half_width_percent", "18446744073709551616")],
+            "column 'half_width_percent': 18446744073709551616 is wider than the widest interval of a table, 1000000 %",
+        ),
         (vec![("half_width_percent", "inf")], "column 'half_width_percent': inf is not finite"),
         (
             vec![("step_ns_median", "5"), ("step_ns_median_ci_lo", "7"), ("step_ns_median_ci_hi", "4")],

@@ -16,7 +16,7 @@ use schema::{
     fitted::{FittedRow, ModelFile},
     job::Job,
     plan::Plan,
-    rows::{self, Suggestion},
+    rows::{self, MOST_HALF_WIDTH_PERCENT, Suggestion},
     units::Nanos,
 };
 
@@ -71,7 +71,9 @@ pub(super) fn run(
         let (of, design) = (&choices[choice.design], &designs[choice.design]);
         let setting = of.settings[choice.candidate];
         let step_s = design.step_s(choice.candidate)?;
-        let (half_width_percent, half_width_percent_after) = design.half_widths_percent(choice.candidate)?;
+        let (before, after) = design.half_widths_percent(choice.candidate)?;
+        let [half_width_percent, half_width_percent_after] =
+            [before, after].map(|percent| percent.min(MOST_HALF_WIDTH_PERCENT));
         Some(Suggestion {
             job: Job {
                 workload: of.workload.to_owned(),

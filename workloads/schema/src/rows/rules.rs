@@ -49,6 +49,8 @@ const OF_DEVICES: [&str; 2] = ["device_time_ns", "busy_share_ns"];
 const MOST_PER_S: f64 = 1e15;
 const MOST_BYTES: f64 = 1e18;
 const MOST_PERCENT: f64 = 1e6;
+/// The largest half width of an interval, in percent of its estimate. An interval that is wider says nothing.
+pub const MOST_HALF_WIDTH_PERCENT: f64 = 1e6;
 
 /// What the cells of a column hold.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -62,6 +64,8 @@ enum Holds {
     /// A time up to [`Nanos::LONGEST`].
     Time,
     Bytes,
+    /// Half of the width of an interval, in percent.
+    HalfWidth,
     /// The part of a device or of its memory that is in use.
     Utilisation,
     /// The mean of a loss, which may be negative.
@@ -86,6 +90,7 @@ impl Holds {
             _ if column.starts_with("step_ns") => Holds::StepTime,
             _ if column.ends_with("_ns") && !OF_DEVICES.contains(&column) => Holds::Time,
             _ if column.ends_with("_bytes") => Holds::Bytes,
+            _ if column.starts_with("half_width_percent") => Holds::HalfWidth,
             _ if column.contains("util_percent") || column.contains("occupancy_percent") => {
                 Holds::Utilisation
             }
@@ -123,6 +128,7 @@ impl Holds {
             Holds::StepTime => !(value > 0.0 && value <= longest),
             Holds::Time => !(0.0..=longest).contains(&value),
             Holds::Bytes => !(0.0..=MOST_BYTES).contains(&value),
+            Holds::HalfWidth => !(0.0..=MOST_HALF_WIDTH_PERCENT).contains(&value),
             Holds::Utilisation => !(0.0..=MOST_PERCENT).contains(&value),
             Holds::Other => !(value.is_finite() && value >= 0.0),
         };
@@ -146,6 +152,9 @@ impl Holds {
             }
             Holds::StepTime | Holds::Time if value > longest => {
                 format!("{cell} is longer than 146 years, which no run lasts; {empty}")
+            }
+            Holds::HalfWidth if value.is_finite() && value > 0.0 => {
+                format!("{cell} is wider than the widest interval of a table, {MOST_HALF_WIDTH_PERCENT} %; {empty}")
             }
             Holds::Bytes | Holds::Utilisation if value.is_finite() && value > 0.0 => {
                 format!("{cell} is more than any machine has; {empty}")
