@@ -31,7 +31,7 @@ pub(crate) fn widest(rows: &[Observation]) -> Result<FormulaName, FitError> {
     widest.map(|(_, formula)| formula).ok_or(FitError::TooFew { found: most, needed: FEWEST })
 }
 
-/// Fits each formula that describes enough rows, with the predictions of rows that were left out singly, in the order in which they are
+/// Fits each formula that describes enough rows, with its leave-one-out predictions, in the order in which the formulas are
 /// asked.
 ///
 /// First come the formulas whose errors are surely smaller than those of the one that describes the most rows, on the rows that both

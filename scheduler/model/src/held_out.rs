@@ -186,7 +186,7 @@ pub fn family(plan: &Plan) -> &'static str {
     }
 }
 
-/// The errors of rows that were left out singly, by whose errors the reach of the intervals was set, as [`errors`] has them but for the
+/// The leave-one-out errors, by which the reach of the intervals was set, as [`errors`] has them, without the
 /// share that is covered.
 pub fn errors_singly(left_out: &[LeftOut]) -> Vec<FitErrors> {
     let uncovered = |errors: FitErrors| FitErrors { covered_percent: None, ..errors };

@@ -34,7 +34,7 @@ use crate::{
 ///
 /// Each formula that describes three or more different configurations of a workload is fitted. The errors that are printed are
 /// those of predictions of rows that were left out of the fit: one configuration after another, or a twentieth of more than
-/// twenty (left out singly), and a part of them at once (held out). The formula that describes the most
+/// twenty (leave-one-out), and a part of them at once (held out). The formula that describes the most
 /// rows is asked first, unless another has surely smaller errors on the rows that both describe. Rows that the others contradict are named,
 /// and are not fitted to. The table has the mean errors of this one, and how many of its parameters the rows do not
 /// determine; --verbose prints all formulas and parameters, which the model has, too. Where a run has several launches of a configuration, their differences are printed as

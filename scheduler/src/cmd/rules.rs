@@ -52,7 +52,7 @@ pub(super) struct Rules {
     /// outcomes.csv of a run of `sched`.
     ///
     /// Policies are shown the names of its jobs, users, recurring jobs, workloads, devices, dates and durations. `qssf`,
-    /// `lucid` and programs learn from them.
+    /// `gittins`, `lucid` and programs learn from them.
     #[arg(long, value_name = "FILE")]
     pub(super) history: Option<PathBuf>,
     /// The costs of switches that `profile calibrate` has measured.

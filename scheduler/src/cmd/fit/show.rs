@@ -13,7 +13,7 @@ use schema::{
 
 use crate::measured::Measured;
 
-/// The errors of all workloads together, each with its first formula: of configurations left out singly, and of those held out.
+/// The errors of all workloads together, each with its first formula: leave-one-out, and on configurations that were held out.
 struct Pooled {
     leave_one_out: Vec<FitErrors>,
     held_out: Vec<FitErrors>,
@@ -44,7 +44,7 @@ impl Shown<'_> {
             "workload",
             "rows",
             "first formula",
-            "left out singly",
+            "leave-one-out",
             "held out",
             "inside 95 %",
             "assumed",
@@ -169,7 +169,9 @@ fn differences(launches: Option<LaunchesDiffer>) -> String {
 fn memory_line(memory: &MemoryFit) -> String {
     let errors = memory.leave_one_out.first().map_or(String::new(), |errors| {
         let FitErrors { mean_percent, p95_percent, max_percent, .. } = errors;
-        format!(", left out singly: {mean_percent:.1} % (mean), {p95_percent:.1} % (p95), {max_percent:.1} % (max)")
+        format!(
+            ", leave-one-out: {mean_percent:.1} % (mean), {p95_percent:.1} % (p95), {max_percent:.1} % (max)"
+        )
     });
     format!(" memory of a rank: {} peaks{errors}", memory.rows)
 }
@@ -179,7 +181,7 @@ fn error_table() -> Table {
         "formula",
         "scale",
         "plans",
-        "left out singly",
+        "leave-one-out",
         "mean",
         "p95",
         "max",
