@@ -14,8 +14,8 @@ use std::ops::Range;
 
 use anyhow::ensure;
 use rig::{
-    Amount, LaunchRequest, Leave, Member, Rig, RigEvent, StopCheck, StopRule, Watch, interrupt::Interrupt,
-    output, sampler::Sampler,
+    Amount, EventLoop, LaunchRequest, Member, Rig, RigEvent, StopCheck, StopMode, StopRule,
+    interrupt::Interrupt, output, sampler::Sampler,
 };
 use schema::{
     FORMAT,
@@ -85,8 +85,8 @@ pub fn visit_group(
         visit.not_shared = Some(format!("{sharing} could not be set up: {error:#}"));
         return Ok(Some(visit));
     }
-    let watch = Watch::new(rig, Some(sampler), interrupt);
-    let mut group = Group { watch, backend, again, rule, seats, visit };
+    let event_loop = EventLoop::new(rig, Some(sampler), interrupt);
+    let mut group = Group { event_loop, backend, again, rule, seats, visit };
     let outcome = group.run(sharing, requests);
     let outcome = group.dismiss(outcome);
     if let Err(error) = group.backend.tear_down() {
@@ -121,7 +121,7 @@ impl From<anyhow::Error> for Stop {
 
 /// The members of a group on the rig.
 struct Group<'a> {
-    watch: Watch<'a>,
+    event_loop: EventLoop<'a>,
     backend: Box<dyn Backend>,
     again: &'a mut dyn FnMut(u32) -> anyhow::Result<LaunchRequest>,
     rule: StopRule,
@@ -172,12 +172,12 @@ impl Group<'_> {
             if launched.is_ready()
                 && let Some(steps) = launched.pace.due()
             {
-                self.watch.rig.extend(launched.member, steps);
+                self.event_loop.rig.extend(launched.member, steps);
             }
         }
     }
 
-    /// Whether these seats have shared long enough since `since`, or the patience is used up.
+    /// Whether these seats have shared long enough since `since`, or the time limit is over.
     fn has_enough(&self, stop: &mut StopCheck, seats: Range<usize>, since: Nanos, turns: &[Turn]) -> bool {
         let seats = &self.seats[seats];
         let now = Nanos::monotonic_now();
@@ -192,7 +192,7 @@ impl Group<'_> {
 
     /// Waits for an event until `deadline`, but returns early enough to handle an interrupt.
     fn next(&mut self, deadline: Option<Nanos>) -> Result<(), Stop> {
-        match self.watch.next(deadline) {
+        match self.event_loop.next(deadline) {
             Some(RigEvent::Started { member, pid, .. }) => {
                 if let Some(launched) = self.launched(member) {
                     launched.started(pid);
@@ -200,13 +200,13 @@ impl Group<'_> {
             }
             Some(RigEvent::Said { member, rank, at, event }) => {
                 if let Some(launched) = self.launched(member) {
-                    launched.hear(rank, at, &event);
+                    launched.on_event(rank, at, &event);
                 }
             }
             Some(RigEvent::Ended { member, end, .. }) => self.replace(member, &end)?,
             None => {}
         }
-        if self.watch.is_interrupted() { Err(Stop::Interrupted) } else { Ok(()) }
+        if self.event_loop.is_interrupted() { Err(Stop::Interrupted) } else { Ok(()) }
     }
 
     /// Starts a member again that has ended by itself.
@@ -242,11 +242,11 @@ impl Group<'_> {
     }
 
     fn start(&mut self, seat: usize, mut request: LaunchRequest) {
-        request.joins = self.backend.joins(seat);
-        let (spec, patience) = (request.spec.clone(), request.patience);
+        request.isolation = self.backend.isolation(seat);
+        let (spec, timeouts) = (request.spec.clone(), request.timeouts);
         self.visit.launches[seat].push(spec.launch.clone());
-        let member = self.watch.rig.add(request);
-        self.seats[seat].launches.push(Launched::new(member, &spec, patience));
+        let member = self.event_loop.rig.add(request);
+        self.seats[seat].launches.push(Launched::new(member, &spec, timeouts));
     }
 
     fn launched(&mut self, member: Member) -> Option<&mut Launched> {
@@ -270,10 +270,10 @@ impl Group<'_> {
         self.visit.end_mono_ns = Some(Nanos::monotonic_now());
         self.tell_to_leave(&outcome);
         while self.seats.iter().any(|seat| seat.alive().is_some()) {
-            if let Some(RigEvent::Ended { member, end, .. }) = self.watch.next(None) {
+            if let Some(RigEvent::Ended { member, end, .. }) = self.event_loop.next(None) {
                 self.note_end(member, &end);
             }
-            if self.watch.is_interrupted() && !matches!(outcome, Err(Stop::Interrupted)) {
+            if self.event_loop.is_interrupted() && !matches!(outcome, Err(Stop::Interrupted)) {
                 outcome = Err(Stop::Interrupted);
                 self.tell_to_leave(&outcome);
             }
@@ -284,14 +284,14 @@ impl Group<'_> {
     fn tell_to_leave(&self, outcome: &Result<(), Stop>) {
         for launched in self.seats.iter().filter_map(Seat::alive) {
             match outcome {
-                Ok(()) => self.watch.rig.remove(launched.member, Leave::AtBoundary),
+                Ok(()) => self.event_loop.rig.remove(launched.member, StopMode::AtStepBoundary),
                 // A member that failed and is alive has done nothing yet.
                 Err(Stop::Failed { launch }) if *launch == launched.name => {
-                    self.watch.rig.remove(launched.member, Leave::AtBoundary);
+                    self.event_loop.rig.remove(launched.member, StopMode::AtStepBoundary);
                 }
-                Err(Stop::Failed { launch }) => self.watch.rig.contaminate(launched.member, launch),
+                Err(Stop::Failed { launch }) => self.event_loop.rig.contaminate(launched.member, launch),
                 Err(Stop::Interrupted | Stop::NotShared(_) | Stop::Error(_)) => {
-                    self.watch.rig.remove(launched.member, Leave::Now)
+                    self.event_loop.rig.remove(launched.member, StopMode::Immediately)
                 }
             }
         }

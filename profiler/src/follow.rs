@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use anyhow::bail;
-use rig::{Exit, LaunchRequest, Leave, Member, Rig, RigEvent, Watch, interrupt::Interrupt, sampler::Sampler};
+use rig::{
+    EventLoop, Exit, LaunchRequest, Member, Rig, RigEvent, StopMode, interrupt::Interrupt, sampler::Sampler,
+};
 use schema::{units::Nanos, wire::Event};
 
 /// The time at the start of a job whose steps are not measured.
@@ -13,7 +15,7 @@ const AHEAD_NS: u64 = 3_000_000_000;
 
 /// A job that trains alone on its rig.
 pub struct Follower<'a> {
-    watch: Watch<'a>,
+    event_loop: EventLoop<'a>,
     member: Member,
     /// The end and the duration of each step, ns.
     steps: Vec<(Nanos, u64)>,
@@ -30,16 +32,16 @@ impl<'a> Follower<'a> {
         request: LaunchRequest,
         interrupt: &'a Interrupt,
     ) -> anyhow::Result<Follower<'a>> {
-        let mut watch = Watch::new(rig, sampler, interrupt);
-        let member = watch.rig.add(request);
+        let mut event_loop = EventLoop::new(rig, sampler, interrupt);
+        let member = event_loop.rig.add(request);
         loop {
-            if watch.is_interrupted() {
+            if event_loop.is_interrupted() {
                 return Err(Exit::Interrupted.because("interrupted"));
             }
-            match watch.next(None) {
+            match event_loop.next(None) {
                 Some(RigEvent::Said { event: Event::Ready(_), .. }) => {
-                    watch.rig.extend(member, 2);
-                    return Ok(Follower { watch, member, steps: Vec::new() });
+                    event_loop.rig.extend(member, 2);
+                    return Ok(Follower { event_loop, member, steps: Vec::new() });
                 }
                 Some(RigEvent::Ended { end, .. }) => bail!("{}", end.err_detail.unwrap_or_default()),
                 Some(RigEvent::Started { .. } | RigEvent::Said { .. }) | None => {}
@@ -49,7 +51,7 @@ impl<'a> Follower<'a> {
 
     /// Sets the interval between reads of the job's events.
     pub fn look_every(&self, interval: Duration) {
-        self.watch.rig.look_every(self.member, interval);
+        self.event_loop.rig.look_every(self.member, interval);
     }
 
     /// Follows the job for this time, and keeps its grant well ahead of the next read.
@@ -59,11 +61,11 @@ impl<'a> Follower<'a> {
     pub fn follow(&mut self, time: Duration) -> anyhow::Result<()> {
         let until = Nanos::monotonic_now() + Nanos::from(time);
         while Nanos::monotonic_now() < until {
-            match self.watch.next(Some(until)) {
+            match self.event_loop.next(Some(until)) {
                 Some(RigEvent::Said { at, event: Event::Step(step), .. }) => {
                     self.steps.push((at, step.dur_ns.0));
                     let steps = step.index + 1 + AHEAD_NS / step.dur_ns.0.max(1) + 2;
-                    self.watch.rig.extend(self.member, steps);
+                    self.event_loop.rig.extend(self.member, steps);
                 }
                 Some(RigEvent::Ended { end, .. }) => {
                     bail!("the job ended early: {}", end.err_detail.unwrap_or_default())
@@ -76,9 +78,9 @@ impl<'a> Follower<'a> {
 
     /// Ends the job at a step boundary and returns all its steps.
     pub fn dismiss(mut self) -> Vec<(Nanos, u64)> {
-        self.watch.rig.remove(self.member, Leave::AtBoundary);
+        self.event_loop.rig.remove(self.member, StopMode::AtStepBoundary);
         loop {
-            match self.watch.next(None) {
+            match self.event_loop.next(None) {
                 Some(RigEvent::Said { at, event: Event::Step(step), .. }) => {
                     self.steps.push((at, step.dur_ns.0));
                 }

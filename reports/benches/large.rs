@@ -12,7 +12,7 @@ use criterion::{Criterion, SamplingMode, criterion_group, criterion_main};
 use reports::{files, report::Report};
 use schema::{
     FORMAT,
-    decision::{Action, DeviceId, Happened, JobId, Settled, Turn, TurnWriter},
+    decision::{Action, ClusterEvent, DeviceId, JobId, Settled, Turn, TurnWriter},
     device::Device,
     events::EventWriter,
     manifest::{AlikeNodes, DeviceFacts, Machine, Manifest, Scheduling, Settings, Simulated},
@@ -154,11 +154,11 @@ fn jobs(folder: &Path) -> PathBuf {
             Some(end) if next == JOBS || end <= arrival => {
                 let Some(Reverse((now, job, device))) = running.pop() else { break };
                 free.push_back(device);
-                (now, Happened::Finished { job: JobId(job), steps: 1 })
+                (now, ClusterEvent::Finished { job: JobId(job), steps: 1 })
             }
             _ => {
                 waiting.push_back((next, arrival));
-                let event = (arrival, Happened::Arrived { job: JobId(next) });
+                let event = (arrival, ClusterEvent::Arrived { job: JobId(next) });
                 arrived = arrival;
                 arrival += random.u64(1..12 * SECOND);
                 next += 1;
@@ -177,7 +177,7 @@ fn jobs(folder: &Path) -> PathBuf {
                 cpus: None,
                 plan: None,
             });
-            started.push(Happened::Settled { job: JobId(job), now: Settled::Running, steps: 0 });
+            started.push(ClusterEvent::Settled { job: JobId(job), now: Settled::Running, steps: 0 });
             let length = random.u64(SECOND..700 * SECOND);
             running.push(Reverse((now + length, job, device)));
             outcomes.push(outcome(job, submit, now, length));
@@ -198,7 +198,7 @@ struct Journal {
 }
 
 impl Journal {
-    fn write(&mut self, now: u64, events: Vec<Happened>, actions: Vec<Action>) {
+    fn write(&mut self, now: u64, events: Vec<ClusterEvent>, actions: Vec<Action>) {
         let turn = Turn {
             turn: self.turn,
             at_ns: Nanos(now),

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, SamplingMode, criterion_group, criterion_main};
-use model::{Prediction, Question, Throughput, switch_costs::Named};
+use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
 use scheduler::{
     engine::{self, Engine},
     job::Payload,
@@ -28,7 +28,7 @@ use support::{asked, built};
 struct Typed;
 
 impl Throughput for Typed {
-    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+    fn predict(&self, question: &PredictRequest<'_>) -> Option<Prediction> {
         let number = |workload: &str| workload.bytes().fold(7_u64, |sum, byte| sum * 31 + u64::from(byte));
         let part = |seed: u64| (seed.wrapping_mul(2_654_435_761) % 1_000) as f64 / 1_000.0;
         let own = number(question.job.workload);

@@ -12,7 +12,8 @@ use std::{
 
 use criterion::{BenchmarkId, Criterion, SamplingMode, criterion_group, criterion_main};
 use model::{
-    Classified, PackingClass, PackingClasses, Prediction, Question, Subject, Throughput, switch_costs::Named,
+    Classified, JobKey, PackingClass, PackingClasses, PredictRequest, Prediction, Throughput,
+    switch_costs::Named,
 };
 use scheduler::{
     engine::{self, Engine, Settings},
@@ -21,7 +22,7 @@ use scheduler::{
     policy::{Decision, Policy},
     sim::{self, Sim},
     topology::Topology,
-    view::{Known, View},
+    view::{PolicyContext, View},
 };
 use schema::{cluster::NodeFacts, history::PastJob, manifest::AlikeNodes, units::Nanos};
 
@@ -35,7 +36,7 @@ use support::{SECOND, asked, built};
 struct Classes;
 
 impl PackingClasses for Classes {
-    fn class(&self, job: &Subject<'_>) -> Option<Classified> {
+    fn class(&self, job: &JobKey<'_>) -> Option<Classified> {
         let classes = [PackingClass::Tiny, PackingClass::Medium, PackingClass::Jumbo];
         let class = classes[job.global_batch? as usize / 8 % 3];
         Some(Classified { class, path: Vec::new() })
@@ -46,7 +47,7 @@ impl PackingClasses for Classes {
 struct Beside;
 
 impl Throughput for Beside {
-    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+    fn predict(&self, question: &PredictRequest<'_>) -> Option<Prediction> {
         let batch = question.job.global_batch?;
         let mut factor = 1.0;
         for other in question.co_runners {
@@ -61,7 +62,7 @@ impl Throughput for Beside {
 struct BesideAll;
 
 impl Throughput for BesideAll {
-    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+    fn predict(&self, question: &PredictRequest<'_>) -> Option<Prediction> {
         let factor = 1.3f64.powi(question.co_runners.len() as i32);
         Some(Prediction { step_ns: factor * question.job.trace_time?.step_ns as f64, step_ns_ci: None })
     }
@@ -133,8 +134,12 @@ fn decisions(criterion: &mut Criterion) {
         let past: Vec<PastJob> = of_kinds(5_000).iter().map(past).collect();
         let run = || {
             times.borrow_mut().clear();
-            let known =
-                Known { costs: Some(&costs), history: &past, classes: Some(&Classes), ..Known::default() };
+            let known = PolicyContext {
+                costs: Some(&costs),
+                history: &past,
+                classes: Some(&Classes),
+                ..PolicyContext::default()
+            };
             let settings = sim::Settings::default();
             let mut sim =
                 Sim::new(&topology, &jobs, Box::new(BesideAll), &costs, settings).expect("all is known");
@@ -167,7 +172,11 @@ fn simulations(criterion: &mut Criterion) {
     for name in ["lucid", "lucid:sharing=on", "lucid:sharing=off", "qssf-backfill", "tiresias"] {
         group.bench_function(BenchmarkId::new("simulation", name), |bencher| {
             bencher.iter(|| {
-                let known = Known { costs: Some(&costs), classes: Some(&Classes), ..Known::default() };
+                let known = PolicyContext {
+                    costs: Some(&costs),
+                    classes: Some(&Classes),
+                    ..PolicyContext::default()
+                };
                 let settings = sim::Settings::default();
                 let mut sim =
                     Sim::new(&topology, &jobs, Box::new(BesideAll), &costs, settings).expect("all is known");

@@ -13,7 +13,7 @@ use std::{
 
 use criterion::{BenchmarkId, Criterion, SamplingMode, criterion_group, criterion_main};
 use jobs::plans::Judgement;
-use model::{Prediction, Question, Throughput, switch_costs::Named};
+use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
 use scheduler::{
     engine::{self, Engine, Settings},
     job::{JobRequest, Payload},
@@ -22,7 +22,7 @@ use scheduler::{
     policy::{Decision, Policy},
     sim::{self, Sim},
     topology::Topology,
-    view::{Known, View},
+    view::{PolicyContext, View},
 };
 use schema::{catalog::Catalog, plan::Plan, trace::Class, units::Nanos};
 
@@ -36,7 +36,7 @@ use support::{SECOND, asked, built};
 struct ByBatch;
 
 impl Throughput for ByBatch {
-    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+    fn predict(&self, question: &PredictRequest<'_>) -> Option<Prediction> {
         let devices: u32 = question.placement.iter().sum();
         let exponent = 0.3 + 0.6 * f64::from(question.job.global_batch? % 101) / 101.0;
         let step_ns = SECOND as f64 / f64::from(devices).powf(exponent);
@@ -86,7 +86,8 @@ fn rounds(criterion: &mut Criterion) {
         for name in ["optimus", "sia", "pollux-fixed-batch"] {
             let spent = Cell::new((Duration::ZERO, 0, Duration::ZERO));
             let run = || {
-                let known = Known { costs: Some(&costs), plans: Some(&plans), history: &[], classes: None };
+                let known =
+                    PolicyContext { costs: Some(&costs), plans: Some(&plans), history: &[], classes: None };
                 let settings = sim::Settings::default();
                 let mut sim =
                     Sim::new(&topology, &jobs, Box::new(ByBatch), &costs, settings).expect("all is known");
@@ -143,7 +144,7 @@ fn mixed(count: u32) -> Vec<JobRequest> {
 struct ByPlan;
 
 impl Throughput for ByPlan {
-    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+    fn predict(&self, question: &PredictRequest<'_>) -> Option<Prediction> {
         let plan = question.job.plan?;
         let exponent = 0.4 + 0.5 * (question.job.workload.len() as f64 / 13.0);
         let divided = 1.0 + 0.05 * f64::from(plan.tp * plan.pp - 1);
@@ -187,7 +188,8 @@ fn rubick(criterion: &mut Criterion) {
         let times = RefCell::new(Vec::new());
         let run = || {
             times.borrow_mut().clear();
-            let known = Known { costs: Some(&costs), plans: Some(&plans), history: &[], classes: None };
+            let known =
+                PolicyContext { costs: Some(&costs), plans: Some(&plans), history: &[], classes: None };
             let settings = sim::Settings::default();
             let mut sim =
                 Sim::new(&topology, &jobs, Box::new(ByPlan), &costs, settings).expect("all is known");

@@ -1,12 +1,12 @@
 //! The interface between the engine and a cluster: the engine passes actions to it and receives events from it. `Sim`, `Testbed`
 //! and `Replay` implement it. The engine and the policies do not know which of them is used.
 
-pub use schema::decision::{Action, DeviceId, Happened, JobId, Settled, Share};
+pub use schema::decision::{Action, ClusterEvent, DeviceId, JobId, Settled, Share};
 use schema::units::Nanos;
 
 /// A cluster on which jobs run: the devices of this machine in real time, or simulated devices in virtual time.
 ///
-/// A switch takes time. `apply` begins it and returns; [`Happened::Settled`] ends it. Actions on a device take effect in the order
+/// A switch takes time. `apply` begins it and returns; [`ClusterEvent::Settled`] ends it. Actions on a device take effect in the order
 /// in which they were given: a job that is started where another is leaving (pausing or stopping) begins when the other has left.
 pub trait Cluster {
     /// The time since the start of the run.
@@ -20,11 +20,11 @@ pub trait Cluster {
 
     /// Waits or jumps to the next instant with an event, or to `deadline` if that is earlier. Returns all events of the instant in
     /// the order in which they take effect: an event that is the effect of another comes after it, and of others the one with the
-    /// smaller [`Happened::rank`] comes first. Returns [`Happened::Deadline`] alone if there is no event up to the deadline.
+    /// smaller [`ClusterEvent::rank`] comes first. Returns [`ClusterEvent::Deadline`] alone if there is no event up to the deadline.
     ///
     /// # Errors
     /// Returns [`ClusterError::Nothing`] if no event is left and there is no deadline. Fails if the cluster cannot go on.
-    fn next(&mut self, deadline: Option<Nanos>) -> Result<Vec<Happened>, ClusterError>;
+    fn next(&mut self, deadline: Option<Nanos>) -> Result<Vec<ClusterEvent>, ClusterError>;
 }
 
 /// The error of an action that the engine or the cluster refused. The run goes on without the action.

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context as _, anyhow};
 use model::Throughput;
 use schema::{
-    decision::{Chain, Happened, Refused, Turn},
+    decision::{Chain, ClusterEvent, Refused, Turn},
     placement::Placement,
     plan::Plan,
     rows::{ErrorKind, Outcome},
@@ -39,7 +39,7 @@ use crate::{
     occupancy::{Occupancy, PoolId},
     policy::{Decision, Policy},
     topology::{DeviceId, Topology},
-    view::{Change, Known, View},
+    view::{Change, PolicyContext, View},
 };
 
 /// The settings of the engine, which do not change during a run.
@@ -93,7 +93,7 @@ pub struct Engine<'a> {
     model: Box<dyn Throughput + 'a>,
     /// `None` if the model learns nothing from the run.
     learning: Option<Learning>,
-    known: Known<'a>,
+    known: PolicyContext<'a>,
     settings: Settings,
     jobs: Vec<Job>,
     occupancy: Occupancy,
@@ -157,7 +157,7 @@ impl<'a> Engine<'a> {
             asked,
             model: Box::new(model),
             learning: learns.then(|| Learning::new(asked.len(), topology.devices())),
-            known: Known::default(),
+            known: PolicyContext::default(),
             settings,
             jobs: asked.iter().map(|asked| Job::new(asked.arrival)).collect(),
             occupancy,
@@ -217,7 +217,7 @@ impl<'a> Engine<'a> {
     }
 
     /// Lets the policy know the costs of switches and the legal plans of jobs.
-    pub fn knowing(mut self, known: Known<'a>) -> Engine<'a> {
+    pub fn knowing(mut self, known: PolicyContext<'a>) -> Engine<'a> {
         self.known = known;
         self
     }
@@ -281,7 +281,7 @@ impl<'a> Engine<'a> {
         self.arrived - self.jobs[..self.arrived].iter().filter(ended).count()
     }
 
-    fn next(&self, cluster: &mut dyn Cluster) -> Result<Vec<Happened>, ClusterError> {
+    fn next(&self, cluster: &mut dyn Cluster) -> Result<Vec<ClusterEvent>, ClusterError> {
         let stuck = || ClusterError::Stuck { waiting: self.waiting() };
         let all_have_arrived = self.arrived == self.asked.len();
         // A lost device may come back. Only the cluster knows whether it will.
@@ -298,7 +298,7 @@ impl<'a> Engine<'a> {
     /// Checks, applies and records the actions of a decision, in order.
     fn act(
         &mut self,
-        events: Vec<Happened>,
+        events: Vec<ClusterEvent>,
         decision: Decision,
         cluster: &mut dyn Cluster,
     ) -> Result<Turn, ClusterError> {
@@ -333,7 +333,7 @@ impl<'a> Engine<'a> {
                 }
             }
         }
-        self.idle_wakes.count(self.now, events == [Happened::Deadline] && applied.is_empty())?;
+        self.idle_wakes.count(self.now, events == [ClusterEvent::Deadline] && applied.is_empty())?;
         if let Some(chain) = &mut self.chain {
             chain.done(&applied);
         }

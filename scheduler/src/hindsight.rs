@@ -7,7 +7,7 @@ use schema::{
 
 use crate::{
     recorded::Recorded,
-    sim::{Course, Exact, Stretch},
+    sim::{Exact, ProgressModel, Stretch},
 };
 
 /// A course along which each launch gets on as the launch of the run did, step by step, and each switch takes as long as it took.
@@ -38,7 +38,7 @@ impl Hindsight {
     }
 }
 
-impl Course for Hindsight {
+impl ProgressModel for Hindsight {
     fn steps_at(&mut self, job: JobId, of: &Stretch, at: Nanos) -> f64 {
         match self.points(job, of.launch) {
             None => Exact.steps_at(job, &self.otherwise(job, of), at),

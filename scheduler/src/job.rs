@@ -8,7 +8,7 @@ use std::{
     time::SystemTime,
 };
 
-use model::{Subject, TraceTime};
+use model::{JobKey, TraceTime};
 use schema::{
     device::Device, job::command_name, loss_curve::LossCurve, plan::Plan, rows::ErrorKind,
     suspension::Suspension, trace::Class, units::Nanos,
@@ -176,7 +176,7 @@ impl JobRequest {
         plan: Option<Plan>,
         topology: &Topology,
         device_type: &str,
-    ) -> Subject<'a> {
+    ) -> JobKey<'a> {
         let trace_time = self.step_ns.map(|step_ns| TraceTime {
             step_ns,
             plan: self.plan,
@@ -184,7 +184,7 @@ impl JobRequest {
             nodes: topology.fewest_nodes(&self.virtual_cluster, device_type, self.devices),
             device_type: self.device_type.as_deref(),
         });
-        Subject { workload, global_batch: self.what.global_batch(), plan, trace_time }
+        JobKey { workload, global_batch: self.what.global_batch(), plan, trace_time }
     }
 
     /// What jobs have in common for which a model has the same answers.

@@ -8,7 +8,7 @@ use std::io::IsTerminal as _;
 use cli::progress;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use rig::output;
-use schema::decision::{Happened, Turn};
+use schema::decision::{ClusterEvent, Turn};
 
 use self::{panel::panel, turn_text::turn_lines};
 use crate::{journal::Journal, topology::Topology, view::View};
@@ -77,8 +77,11 @@ impl Screen {
     }
 }
 
-fn is_end(happened: &Happened) -> bool {
-    matches!(happened, Happened::Finished { .. } | Happened::Failed { .. } | Happened::DeviceLost { .. })
+fn is_end(happened: &ClusterEvent) -> bool {
+    matches!(
+        happened,
+        ClusterEvent::Finished { .. } | ClusterEvent::Failed { .. } | ClusterEvent::DeviceLost { .. }
+    )
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use model::{
-    BeliefError, FittedModel, HostDrift, InTurns, KnownOrFitted, PackingClasses, Prediction, Question,
+    BeliefError, FittedModel, HostDrift, InTurns, KnownOrFitted, PackingClasses, PredictRequest, Prediction,
     Spread, Throughput,
 };
 use schema::{
@@ -141,17 +141,17 @@ struct WithThreads {
 }
 
 impl WithThreads {
-    fn asked<'a>(&self, question: &Question<'a>) -> Question<'a> {
-        Question { cpus: question.cpus.or(Some(self.threads)), ..*question }
+    fn asked<'a>(&self, question: &PredictRequest<'a>) -> PredictRequest<'a> {
+        PredictRequest { cpus: question.cpus.or(Some(self.threads)), ..*question }
     }
 }
 
 impl Throughput for WithThreads {
-    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+    fn predict(&self, question: &PredictRequest<'_>) -> Option<Prediction> {
         self.model.predict(&self.asked(question))
     }
 
-    fn warnings(&self, question: &Question<'_>) -> Warnings {
+    fn warnings(&self, question: &PredictRequest<'_>) -> Warnings {
         self.model.warnings(&self.asked(question))
     }
 
@@ -159,7 +159,7 @@ impl Throughput for WithThreads {
         self.model.minds_neighbours()
     }
 
-    fn observe(&mut self, question: &Question<'_>, step_ns: f64) -> bool {
+    fn observe(&mut self, question: &PredictRequest<'_>, step_ns: f64) -> bool {
         let asked = self.asked(question);
         self.model.observe(&asked, step_ns)
     }

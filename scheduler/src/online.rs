@@ -48,7 +48,7 @@ pub use self::{
 };
 use self::{fair_times::FairTimes, machine_speed::SpeedWatch, world::World};
 use crate::{
-    cluster::{Action, ClusterError, DeviceId, Happened, JobId},
+    cluster::{Action, ClusterError, ClusterEvent, DeviceId, JobId},
     engine::Engine,
     job::{Ending, Phase, State},
     journal::Decisions,
@@ -265,12 +265,16 @@ fn resume_point(
     let devices = (0..inputs.topology.devices()).map(DeviceId);
     let back = devices.filter(|device| view.occupancy.is_lost(*device));
     let events = turns.iter().flat_map(|turn| &turn.events);
-    let arrived = events.filter(|happened| matches!(happened, Happened::Arrived { .. })).count();
+    let arrived = events.filter(|happened| matches!(happened, ClusterEvent::Arrived { .. })).count();
     Ok(ResumePoint {
         at: said.max(decided).max(jumped).unwrap_or_default(),
         arrived,
         starts,
-        left: recovered.fates.into_iter().chain(back.map(|device| Happened::DeviceBack { device })).collect(),
+        left: recovered
+            .fates
+            .into_iter()
+            .chain(back.map(|device| ClusterEvent::DeviceBack { device }))
+            .collect(),
     })
 }
 

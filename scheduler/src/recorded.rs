@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 
 use schema::{
-    decision::{Action, DeviceId, Happened, JobId, Settled, Share, Turn},
+    decision::{Action, ClusterEvent, DeviceId, JobId, Settled, Share, Turn},
     plan::Plan,
     units::Nanos,
 };
 
-use crate::leavers::Leavers;
+use crate::pending_releases::PendingReleases;
 
 /// What a journal says of the launches of each job.
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
     jobs: BTreeMap<JobId, RecordedJob>,
-    leavers: Leavers,
+    releases: PendingReleases,
     /// Stretches of training with the same company from one report of steps to the next, in order of their ends.
     pub stretches: Vec<RecordedStretch>,
     /// The number of launches that failed and of devices that were lost.
@@ -94,9 +94,9 @@ impl Recorded {
         }
     }
 
-    fn happened(&mut self, at: Nanos, happened: &Happened) {
+    fn happened(&mut self, at: Nanos, happened: &ClusterEvent) {
         match happened {
-            Happened::Settled { job, now, steps } => {
+            ClusterEvent::Settled { job, now, steps } => {
                 let of = self.jobs.entry(*job).or_default();
                 if let Some(switch) = of.switches.last_mut() {
                     switch.ended = Some((at - switch.began, *steps));
@@ -113,22 +113,22 @@ impl Recorded {
                     Settled::Paused | Settled::Stopped => self.left(*job, at),
                 }
             }
-            Happened::Progress { job, steps, .. } => {
+            ClusterEvent::Progress { job, steps, .. } => {
                 self.trained(*job, at, *steps);
                 self.report(*job, at, *steps);
             }
-            Happened::Finished { job, steps } => {
+            ClusterEvent::Finished { job, steps } => {
                 self.finished_instead(*job, at, *steps);
                 self.trained(*job, at, *steps);
                 self.report(*job, at, *steps);
                 self.over(*job, at);
             }
-            Happened::Failed { job, .. } => {
+            ClusterEvent::Failed { job, .. } => {
                 self.failures += 1;
                 self.over(*job, at);
             }
-            Happened::DeviceLost { .. } => self.failures += 1,
-            Happened::DeviceBack { .. } | Happened::Arrived { .. } | Happened::Deadline => {}
+            ClusterEvent::DeviceLost { .. } => self.failures += 1,
+            ClusterEvent::DeviceBack { .. } | ClusterEvent::Arrived { .. } | ClusterEvent::Deadline => {}
         }
     }
 
@@ -182,9 +182,9 @@ impl Recorded {
         of.switches.push(RecordedSwitch { to, began: at, ended: None });
         let Some(launch) = of.launches.last_mut() else { return };
         if to == Settled::Running {
-            self.leavers.wait(job, &launch.devices);
+            self.releases.wait(job, &launch.devices);
         } else {
-            self.leavers.leave(job, &launch.devices);
+            self.releases.leave(job, &launch.devices);
             launch.train_until(at);
             launch.trains_since = None;
         }
@@ -236,7 +236,7 @@ impl Recorded {
 
     /// A job has left its devices. Jobs that waited for it alone begin.
     fn left(&mut self, job: JobId, at: Nanos) {
-        for id in self.leavers.left(job) {
+        for id in self.releases.left(job) {
             if let Some(switch) = self.jobs.get_mut(&id).and_then(|of| of.switches.last_mut()) {
                 switch.began = at;
             }
@@ -293,7 +293,7 @@ mod tests {
     use super::*;
 
     /// What is read from turns with these times, events and actions.
-    fn recorded(turns: Vec<(u64, Vec<Happened>, Vec<Action>)>) -> Recorded {
+    fn recorded(turns: Vec<(u64, Vec<ClusterEvent>, Vec<Action>)>) -> Recorded {
         let turn = |(at, events, actions)| Turn {
             turn: 0,
             at_ns: Nanos(at),
@@ -312,12 +312,12 @@ mod tests {
     fn a_start_begins_when_the_job_before_it_has_finished_instead_of_stopping() {
         let [first, second] = [JobId(0), JobId(1)];
         let start = |job| Action::Start { job, devices: vec![DeviceId(0)], cpus: None, plan: None };
-        let runs = |job| Happened::Settled { job, now: Settled::Running, steps: 0 };
+        let runs = |job| ClusterEvent::Settled { job, now: Settled::Running, steps: 0 };
         let recorded = recorded(vec![
             (0, vec![], vec![start(first)]),
             (10, vec![runs(first)], vec![]),
             (20, vec![], vec![Action::Stop { job: first, checkpoint: true }, start(second)]),
-            (25, vec![Happened::Finished { job: first, steps: 9 }], vec![]),
+            (25, vec![ClusterEvent::Finished { job: first, steps: 9 }], vec![]),
             (31, vec![runs(second)], vec![]),
         ]);
         let ended = |job: JobId, nth: usize| recorded.job(job).and_then(|job| job.switches[nth].ended);
@@ -332,10 +332,10 @@ mod tests {
     fn a_launch_that_failed_is_no_company() {
         let [first, second] = [JobId(0), JobId(1)];
         let start = |job| Action::Start { job, devices: vec![DeviceId(0)], cpus: None, plan: None };
-        let runs = |job| Happened::Settled { job, now: Settled::Running, steps: 0 };
-        let progress = |job, steps| Happened::Progress { job, steps, loss: None };
+        let runs = |job| ClusterEvent::Settled { job, now: Settled::Running, steps: 0 };
+        let progress = |job, steps| ClusterEvent::Progress { job, steps, loss: None };
         let fails =
-            Happened::Failed { job: first, steps: 0, kind: ErrorKind::Crashed, detail: String::new() };
+            ClusterEvent::Failed { job: first, steps: 0, kind: ErrorKind::Crashed, detail: String::new() };
         let recorded = recorded(vec![
             (0, vec![], vec![start(first), start(second)]),
             (10, vec![runs(first), runs(second)], vec![]),
@@ -360,11 +360,11 @@ mod tests {
     fn a_job_that_is_throttled_does_not_show_the_time_of_its_steps() {
         let job = JobId(0);
         let throttle = |share| Action::Throttle { job, share: Share::new(share).expect("it is a share") };
-        let progress = |steps| Happened::Progress { job, steps, loss: None };
+        let progress = |steps| ClusterEvent::Progress { job, steps, loss: None };
         let start = Action::Start { job, devices: vec![DeviceId(0)], cpus: None, plan: None };
         let recorded = recorded(vec![
             (0, vec![], vec![start]),
-            (10, vec![Happened::Settled { job, now: Settled::Running, steps: 0 }], vec![throttle(0.5)]),
+            (10, vec![ClusterEvent::Settled { job, now: Settled::Running, steps: 0 }], vec![throttle(0.5)]),
             (20, vec![progress(5)], vec![]),
             (30, vec![progress(10)], vec![throttle(1.0)]),
             (40, vec![progress(20)], vec![]),

@@ -1,7 +1,7 @@
 //! Replays a run: the events come from its journal, the policy decides again, and each turn is compared with the recorded one.
 
 use schema::{
-    decision::{Happened, Turn},
+    decision::{ClusterEvent, Turn},
     rows::Outcome,
     units::Nanos,
 };
@@ -98,7 +98,7 @@ impl Cluster for Replay<'_> {
         }
     }
 
-    fn next(&mut self, _deadline: Option<Nanos>) -> Result<Vec<Happened>, ClusterError> {
+    fn next(&mut self, _deadline: Option<Nanos>) -> Result<Vec<ClusterEvent>, ClusterError> {
         let turn = self.turns.get(self.begun).ok_or(ClusterError::Nothing)?;
         (self.begun, self.applied) = (self.begun + 1, 0);
         Ok(turn.events.clone())

@@ -1,6 +1,6 @@
 //! A simulated cluster. Its time jumps from event to event, and the step times of its jobs come from a model.
 //!
-//! Its limits: the step times are exactly those of the model unless another [`Course`] is given, devices of a node do not fail
+//! Its limits: the step times are exactly those of the model unless another [`ProgressModel`] is given, devices of a node do not fail
 //! together, and a job that starts or leaves does not slow other jobs down. A throttled job slows the jobs on other devices of its
 //! node down as if it were not throttled.
 
@@ -17,11 +17,11 @@ use std::collections::BTreeMap;
 
 use anyhow::{bail, ensure};
 use model::{
-    Subject, Throughput,
+    JobKey, Throughput,
     switch_costs::{Cost, SwitchCosts},
 };
 use schema::{
-    decision::{DeviceId, Happened},
+    decision::{ClusterEvent, DeviceId},
     plan::Plan,
     rows::ErrorKind,
     sharing::Sharing,
@@ -29,7 +29,7 @@ use schema::{
     units::Nanos,
 };
 
-pub use self::course::{Course, Exact, Stretch};
+pub use self::course::{Exact, ProgressModel, Stretch};
 pub use self::drift::Drifting;
 use self::{
     events::{Event, Queue},
@@ -38,7 +38,7 @@ use self::{
 use crate::{
     cluster::{Action, ActionError, Cluster, ClusterError, JobId},
     job::{JobRequest, Payload},
-    leavers::Leavers,
+    pending_releases::PendingReleases,
     topology::Topology,
 };
 
@@ -118,7 +118,7 @@ pub struct Sim<'a> {
     /// The model that gives the step times of jobs. The policy may have a different one.
     truth: Box<dyn Throughput + 'a>,
     costs: &'a dyn SwitchCosts,
-    course: Box<dyn Course + 'a>,
+    course: Box<dyn ProgressModel + 'a>,
     settings: Settings,
     now: Nanos,
     queue: Queue,
@@ -128,7 +128,7 @@ pub struct Sim<'a> {
     devices: Vec<Slot>,
     /// The names of jobs that are commands.
     names: BTreeMap<JobId, String>,
-    leavers: Leavers,
+    releases: PendingReleases,
 }
 
 /// A device and the jobs on it.
@@ -170,7 +170,7 @@ impl<'a> Sim<'a> {
             launches: Launches::new(asked.len()),
             devices: vec![Slot::default(); topology.devices() as usize],
             names: commands.map(|asked| (asked.id, asked.what.workload().into_owned())).collect(),
-            leavers: Leavers::default(),
+            releases: PendingReleases::default(),
         };
         sim.check()?;
         sim.plan_faults();
@@ -178,7 +178,7 @@ impl<'a> Sim<'a> {
     }
 
     /// Lets jobs get on along this course instead of exactly as the model says.
-    pub fn on_course(mut self, course: Box<dyn Course + 'a>) -> Sim<'a> {
+    pub fn on_course(mut self, course: Box<dyn ProgressModel + 'a>) -> Sim<'a> {
         self.course = course;
         self
     }
@@ -215,7 +215,7 @@ impl<'a> Sim<'a> {
     }
 
     /// The subject of a question to the model about a job under this plan.
-    fn subject(&self, id: JobId, plan: Option<Plan>) -> Subject<'_> {
+    fn subject(&self, id: JobId, plan: Option<Plan>) -> JobKey<'_> {
         let asked = &self.asked[id.0 as usize];
         let workload = match &asked.what {
             Payload::Training { workload, .. } => workload,
@@ -246,9 +246,10 @@ impl<'a> Sim<'a> {
     }
 
     /// Jumps to the next event that the engine receives. Returns `None` if no event comes up to `until`.
-    fn next_event(&mut self, until: Option<Nanos>) -> anyhow::Result<Option<Happened>> {
+    fn next_event(&mut self, until: Option<Nanos>) -> anyhow::Result<Option<ClusterEvent>> {
         loop {
-            let arrives = |asked: &JobRequest| (asked.arrival, Happened::Arrived { job: asked.id }.rank());
+            let arrives =
+                |asked: &JobRequest| (asked.arrival, ClusterEvent::Arrived { job: asked.id }.rank());
             let arrival = self.asked.get(self.arrived).map(arrives);
             let first = [arrival, self.queue.first()].into_iter().flatten().min();
             let Some((at, _)) = first.filter(|(at, _)| until.is_none_or(|until| *at <= until)) else {
@@ -261,7 +262,7 @@ impl<'a> Sim<'a> {
             self.now = self.now.max(at);
             if first == arrival {
                 self.arrived += 1;
-                return Ok(Some(Happened::Arrived { job: self.asked[self.arrived - 1].id }));
+                return Ok(Some(ClusterEvent::Arrived { job: self.asked[self.arrived - 1].id }));
             }
             if let Some((_, event)) = self.queue.pop()
                 && let Some(happened) = self.meet(event)?
@@ -272,7 +273,7 @@ impl<'a> Sim<'a> {
     }
 
     /// Carries out a planned event. Returns `None` if the event is obsolete or is not reported to the engine.
-    fn meet(&mut self, event: Event) -> anyhow::Result<Option<Happened>> {
+    fn meet(&mut self, event: Event) -> anyhow::Result<Option<ClusterEvent>> {
         if let Some(progress) = self.unknown_loss(event) {
             return Ok(Some(progress));
         }
@@ -322,10 +323,10 @@ impl Cluster for Sim<'_> {
         done.map_err(|error| ActionError { action: action.clone(), why: format!("{error:#}") })
     }
 
-    fn next(&mut self, deadline: Option<Nanos>) -> Result<Vec<Happened>, ClusterError> {
+    fn next(&mut self, deadline: Option<Nanos>) -> Result<Vec<ClusterEvent>, ClusterError> {
         let Some(first) = self.next_event(deadline)? else {
             self.now = self.now.max(deadline.ok_or(ClusterError::Nothing)?);
-            return Ok(vec![Happened::Deadline]);
+            return Ok(vec![ClusterEvent::Deadline]);
         };
         let mut events = vec![first];
         while let Some(happened) = self.next_event(Some(self.now))? {

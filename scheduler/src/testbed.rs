@@ -21,9 +21,9 @@ use self::{
     launcher::{LaunchId, Launcher, StartRequest},
 };
 use crate::{
-    cluster::{Action, ActionError, Cluster, ClusterError, DeviceId, Happened, JobId},
+    cluster::{Action, ActionError, Cluster, ClusterError, ClusterEvent, DeviceId, JobId},
     job::{JobRequest, Phase},
-    leavers::Leavers,
+    pending_releases::PendingReleases,
     reported::ReportedSteps,
 };
 
@@ -34,13 +34,13 @@ pub struct Testbed<L> {
     arrivals: VecDeque<(Nanos, JobId)>,
     progress_every: Option<Nanos>,
     placed: BTreeMap<JobId, PlacedJob>,
-    leavers: Leavers,
+    releases: PendingReleases,
     /// The number of starts of each job.
     starts: BTreeMap<JobId, u32>,
     /// Lost devices, which do not come back within this run of the scheduler.
     lost: BTreeSet<DeviceId>,
     /// Events that the engine has not received yet, with their times. An action in between may make one obsolete.
-    pending: Vec<(Nanos, Happened)>,
+    pending: Vec<(Nanos, ClusterEvent)>,
     /// Launches whose end the engine has received, and may not have written down yet.
     gone: Vec<LaunchId>,
     /// Jobs that the policy ended and that have left. The engine may not have written that down yet.
@@ -57,7 +57,7 @@ pub struct ResumePoint {
     /// The number of starts of each job that was started.
     pub starts: BTreeMap<JobId, u32>,
     /// The events of jobs that were on devices, and of devices that were lost, in the order in which the engine receives them.
-    pub left: Vec<Happened>,
+    pub left: Vec<ClusterEvent>,
 }
 
 /// A job that has devices, or is on its way to or off them.
@@ -90,7 +90,7 @@ impl<L: Launcher> Testbed<L> {
             arrivals: asked.iter().skip(arrived).map(|job| (job.arrival, job.id)).collect(),
             progress_every,
             placed: BTreeMap::new(),
-            leavers: Leavers::default(),
+            releases: PendingReleases::default(),
             starts,
             lost: BTreeSet::new(),
             pending: left.collect(),
@@ -126,7 +126,7 @@ impl<L: Launcher> Cluster for Testbed<L> {
         self.obey(action).map_err(|why| ActionError { action: action.clone(), why })
     }
 
-    fn next(&mut self, deadline: Option<Nanos>) -> Result<Vec<Happened>, ClusterError> {
+    fn next(&mut self, deadline: Option<Nanos>) -> Result<Vec<ClusterEvent>, ClusterError> {
         // The engine asks for the next events when it has written down the last.
         self.all_is_written();
         loop {
@@ -135,7 +135,7 @@ impl<L: Launcher> Cluster for Testbed<L> {
                 return Ok(events);
             }
             if deadline.is_some_and(|deadline| deadline <= self.now) {
-                return Ok(vec![Happened::Deadline]);
+                return Ok(vec![ClusterEvent::Deadline]);
             }
             let arrival = self.arrivals.front().map(|(at, _)| *at);
             let progress = self.placed.values().filter_map(|placed| placed.next_progress).min();

@@ -41,12 +41,12 @@ pub struct View<'a> {
     /// The model that the policy may query. A simulated cluster may use a different one.
     pub model: &'a dyn Throughput,
     /// The costs of switches, the legal plans of jobs, the jobs of an earlier run, and the classes of jobs, as far as they are known.
-    pub known: Known<'a>,
+    pub known: PolicyContext<'a>,
 }
 
 /// What is known before a run, besides step times.
 #[derive(Clone, Copy, Default)]
-pub struct Known<'a> {
+pub struct PolicyContext<'a> {
     pub costs: Option<&'a dyn SwitchCosts>,
     pub plans: Option<&'a LegalPlans>,
     /// The jobs of an earlier run, in the order of their file. Empty if the user has named none.

@@ -1,7 +1,7 @@
 //! The interface between a sharing mode and the machine.
 
 use procfs::process::Process;
-use rig::Joins;
+use rig::Isolation;
 
 /// The setup that a mode needs on the machine. Dropping it removes the setup.
 pub trait Backend {
@@ -12,7 +12,7 @@ pub trait Backend {
     fn set_up(&mut self, seats: usize) -> anyhow::Result<()>;
 
     /// What each rank of a seat joins before it starts.
-    fn joins(&self, seat: usize) -> Joins;
+    fn isolation(&self, seat: usize) -> Isolation;
 
     /// Checks that the processes of a seat share as the mode requires, or returns why they do not. Published numbers of a mode
     /// must not come from another one.

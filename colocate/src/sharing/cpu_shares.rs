@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use rig::Joins;
+use rig::Isolation;
 use schema::{device::Device, sharing::Weights};
 
 use super::{
@@ -44,12 +44,12 @@ impl Backend for CpuShares {
         Ok(())
     }
 
-    fn joins(&self, seat: usize) -> Joins {
-        Joins { cgroup: self.made.as_ref().and_then(|made| made.seat(seat)), slice: None }
+    fn isolation(&self, seat: usize) -> Isolation {
+        Isolation { cgroup: self.made.as_ref().and_then(|made| made.seat(seat)), slice: None }
     }
 
     fn verify(&self, seat: usize, pids: &[u32]) -> Result<(), String> {
-        let Some(group) = self.joins(seat).cgroup else { return Err("its cgroup is not there".into()) };
+        let Some(group) = self.isolation(seat).cgroup else { return Err("its cgroup is not there".into()) };
         let file = group.join("cgroup.procs");
         let members = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
         let is_member = |pid: &&u32| members.lines().any(|line| line.parse() == Ok(**pid));
@@ -96,7 +96,7 @@ mod tests {
             return schema::skips::skipped("cgroups", reason);
         }
         shares.set_up(2).unwrap();
-        let groups = [0, 1].map(|seat| shares.joins(seat).cgroup.unwrap());
+        let groups = [0, 1].map(|seat| shares.isolation(seat).cgroup.unwrap());
         assert!(groups.iter().all(|group| group.join("cgroup.procs").exists()));
         let own = std::process::id();
         let message = shares.verify(1, &[own]).unwrap_err();
@@ -104,6 +104,6 @@ mod tests {
         assert_eq!(shares.verify(1, &[]), Ok(()));
         shares.tear_down().unwrap();
         assert!(!groups.iter().any(|group| group.exists() || group.parent().unwrap().exists()));
-        assert_eq!(shares.joins(0), Joins::default());
+        assert_eq!(shares.isolation(0), Isolation::default());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{io::ErrorKind, os::unix::net::UnixStream, path::Path};
 
-use rig::Joins;
+use rig::Isolation;
 use schema::device::Device;
 
 use super::backend::Backend;
@@ -35,8 +35,8 @@ impl Backend for Plain {
         self.probe().map_err(anyhow::Error::msg)
     }
 
-    fn joins(&self, _seat: usize) -> Joins {
-        Joins::default()
+    fn isolation(&self, _seat: usize) -> Isolation {
+        Isolation::default()
     }
 
     fn verify(&self, _seat: usize, _pids: &[u32]) -> Result<(), String> {

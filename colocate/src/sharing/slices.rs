@@ -8,7 +8,7 @@
 use std::{thread, time::Duration};
 
 use rig::{
-    Joins,
+    Isolation,
     slices::{of, take},
 };
 use schema::device::Device;
@@ -43,8 +43,8 @@ impl Backend for Slices {
         self.probe().map_err(anyhow::Error::msg)
     }
 
-    fn joins(&self, _seat: usize) -> Joins {
-        Joins { slice: Some(self.slice), ..Joins::default() }
+    fn isolation(&self, _seat: usize) -> Isolation {
+        Isolation { slice: Some(self.slice), ..Isolation::default() }
     }
 
     fn verify(&self, _seat: usize, pids: &[u32]) -> Result<(), String> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rig::{Member, Patience, Rests, pace::Pace};
+use rig::{IdleTracker, Member, Timeouts, pace::Pace};
 use schema::{
     spec::{LaunchSpec, Program},
     units::{Nanos, Window},
@@ -32,7 +32,7 @@ pub(super) struct Launched {
     granted_at: Nanos,
     /// The time limit for the first step of a program of the user's. Workers have a limit of their own.
     ready_by: Option<Nanos>,
-    rests: Rests,
+    rests: IdleTracker,
 }
 
 impl Seat {
@@ -101,11 +101,11 @@ impl Seat {
 }
 
 impl Launched {
-    pub(super) fn new(member: Member, spec: &LaunchSpec, patience: Patience) -> Launched {
+    pub(super) fn new(member: Member, spec: &LaunchSpec, timeouts: Timeouts) -> Launched {
         let now = Nanos::monotonic_now();
         // Only one process of a user's program speaks for it, and it obeys grants for all processes that it starts.
         let (ranks, ready_by) = match spec.program {
-            Program::Command(_) => (1, Some(now + patience.startup.into())),
+            Program::Command(_) => (1, Some(now + timeouts.startup.into())),
             Program::Training(_) | Program::AllReduce(_) => (spec.devices.len(), None),
         };
         Launched {
@@ -118,7 +118,7 @@ impl Launched {
             ended: None,
             granted_at: now,
             ready_by,
-            rests: Rests::of(ranks),
+            rests: IdleTracker::of(ranks),
         }
     }
 
@@ -127,7 +127,7 @@ impl Launched {
         self.started = self.started.or(Some(Nanos::monotonic_now()));
     }
 
-    pub(super) fn hear(&mut self, rank: u32, at: Nanos, event: &Event) {
+    pub(super) fn on_event(&mut self, rank: u32, at: Nanos, event: &Event) {
         match event {
             Event::Held { index } if rank == 0 => self.pace.rested(*index),
             Event::Step(step) if rank == 0 => {
@@ -136,7 +136,7 @@ impl Launched {
             }
             _ => {}
         }
-        self.rests.hear(rank, event);
+        self.rests.on_event(rank, event);
     }
 
     pub(super) fn is_ready(&self) -> bool {

@@ -86,7 +86,7 @@ impl Group<'_> {
     pub(super) fn grant(&mut self, seat: usize, steps: u64) {
         if let Some(launched) = self.seats[seat].launched_mut() {
             let granted = launched.grant(steps);
-            self.watch.rig.extend(launched.member, granted);
+            self.event_loop.rig.extend(launched.member, granted);
         }
     }
 
@@ -103,7 +103,7 @@ impl Group<'_> {
             if now >= look_at {
                 let next = launched.look_after(now);
                 if next != pause {
-                    self.watch.rig.look_every(launched.member, next);
+                    self.event_loop.rig.look_every(launched.member, next);
                     pause = next;
                 }
                 look_at = now + next.into();
@@ -112,7 +112,7 @@ impl Group<'_> {
             self.next((pause > SHORTEST_LOOK).then_some(look_at))?;
         }
         if let Some(launched) = self.seats[seat].alive().filter(|_| is_same(self)) {
-            self.watch.rig.look_every(launched.member, POLL_TRAINING);
+            self.event_loop.rig.look_every(launched.member, POLL_TRAINING);
         }
         Ok(())
     }

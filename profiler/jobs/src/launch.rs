@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
-use rig::{Joins, LaunchRequest, Patience};
+use rig::{Isolation, LaunchRequest, Timeouts};
 use schema::{
     catalog::{Catalog, Workload},
     device::Device,
@@ -56,9 +56,9 @@ pub fn request(
         seed: manifest.seed.wrapping_add(u64::from(block)),
         ..LaunchSpec::new(launch, &cell.job, program, cell.devices.clone())
     };
-    let heartbeat = settings.heartbeat_s.map_or(Patience::ENDLESS, Duration::from_secs_f64);
-    let patience = Patience { heartbeat, ..Patience::default() };
-    Ok(LaunchRequest { run: run.clone(), spec, patience, joins: Joins::default() })
+    let heartbeat = settings.heartbeat_s.map_or(Timeouts::ENDLESS, Duration::from_secs_f64);
+    let timeouts = Timeouts { heartbeat, ..Timeouts::default() };
+    Ok(LaunchRequest { run: run.clone(), spec, timeouts, isolation: Isolation::default() })
 }
 
 /// `0007-resnet50`.

@@ -42,23 +42,7 @@ fn unknown(catalog: &Catalog, name: &str) -> String {
              or give it with --cmd"
         );
     }
-    let likely = catalog.iter().map(|w| w.name.as_str()).min_by_key(|known| edit_distance(known, name));
+    let likely = catalog.iter().map(|w| w.name.as_str()).min_by_key(|known| strsim::levenshtein(known, name));
     let hint = likely.map(|known| format!("did you mean '{known}'? ")).unwrap_or_default();
     format!("there is no workload '{name}'; {hint}`profile list` shows them all")
-}
-
-/// Insertions, deletions and replacements between two words (Wagner and Fischer, 1974).
-fn edit_distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }

@@ -119,12 +119,12 @@ pub fn resume(pid: u32) -> Switching {
 }
 
 impl Switching {
-    fn begin(program: &OsStr, actions: &'static [CudaAction], pid: u32, patience: Duration) -> Switching {
+    fn begin(program: &OsStr, actions: &'static [CudaAction], pid: u32, timeout: Duration) -> Switching {
         let (sender, receiver) = mpsc::channel();
         let program = program.to_owned();
         // The kernel kills the program when this thread ends, so that it does not outlive the harness.
         thread::spawn(move || {
-            let done = actions.iter().map(|action| Ok((*action, act(&program, *action, pid, patience)?)));
+            let done = actions.iter().map(|action| Ok((*action, act(&program, *action, pid, timeout)?)));
             // A job that has ended meanwhile has no receiver any more.
             let _ = sender.send(done.collect());
         });
@@ -142,7 +142,7 @@ impl Switching {
 }
 
 /// Runs the program once.
-fn act(program: &OsStr, action: CudaAction, pid: u32, patience: Duration) -> Result<Nanos, String> {
+fn act(program: &OsStr, action: CudaAction, pid: u32, timeout: Duration) -> Result<Nanos, String> {
     let mut command = Command::new(program);
     command.args(["--action", &action.to_string(), "--pid", &pid.to_string()]);
     if action == CudaAction::Lock {
@@ -153,9 +153,9 @@ fn act(program: &OsStr, action: CudaAction, pid: u32, patience: Duration) -> Res
     die_with_us(&mut command);
     let what = format!("{PROGRAM} --action {action}");
     let began = Nanos::monotonic_now();
-    let output = output_within(patience, command).map_err(|error| format!("{what}: {error}"))?;
+    let output = output_within(timeout, command).map_err(|error| format!("{what}: {error}"))?;
     let Some(output) = output else {
-        return Err(format!("{what} has not ended after {}", Nanos::from(patience)));
+        return Err(format!("{what} has not ended after {}", Nanos::from(timeout)));
     };
     let took = Nanos::monotonic_now() - began;
     if output.status.success() {

@@ -36,7 +36,7 @@ impl FirstStep {
         };
         Some(FirstStep {
             time: Nanos::from_secs_f64(seconds),
-            startup: request.patience.startup.into(),
+            startup: request.timeouts.startup.into(),
             are_promised: request.spec.steps_regex.is_some(),
             launch: request.spec.launch.clone(),
             was_told: false,

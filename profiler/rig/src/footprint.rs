@@ -8,7 +8,7 @@ use schema::{footprint::Answer, run_dir::RunDir, spec::LaunchSpec};
 use crate::{
     interrupt,
     launch::{environment, removed_from_environment},
-    leash::{Joins, LeashHandle, News, RankCommand},
+    leash::{Isolation, LeashHandle, RankCommand, RankStatus},
     programs,
 };
 
@@ -48,24 +48,24 @@ pub fn measure(spec: &LaunchSpec, rank: u32) -> anyhow::Result<Answer> {
         text.lines().last().unwrap_or_default().to_string()
     };
     match wait_for(command)? {
-        News::Ended(end) if end.exit_code == Some(0) => Answer::from_line(&last_line(&stdout))
+        RankStatus::Ended(end) if end.exit_code == Some(0) => Answer::from_line(&last_line(&stdout))
             .context("torch-worker --footprint is not of this version; run scripts/setup"),
-        News::Ended(end) => match end.signal {
+        RankStatus::Ended(end) => match end.signal {
             Some(signal) => bail!("torch-worker was ended by signal {signal}"),
             None => bail!("torch-worker cannot tell: {}", last_line(&stderr)),
         },
-        News::Refused { why } => bail!("torch-worker could not be started: {why}"),
-        News::Lost | News::Started { .. } | News::Leaving => bail!("torch-worker was lost"),
+        RankStatus::Refused { why } => bail!("torch-worker could not be started: {why}"),
+        RankStatus::Lost | RankStatus::Started { .. } | RankStatus::Leaving => bail!("torch-worker was lost"),
     }
 }
 
 /// Runs a program to its end and returns its last report.
-fn wait_for(command: RankCommand) -> anyhow::Result<News> {
+fn wait_for(command: RankCommand) -> anyhow::Result<RankStatus> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let own = std::env::current_exe()?;
     runtime.block_on(async {
         // The end of this process, or dropping the leash, ends the program.
-        let (_leash, mut reports) = LeashHandle::start(&own, &Joins::default(), command)?;
+        let (_leash, mut reports) = LeashHandle::start(&own, &Isolation::default(), command)?;
         let last = async {
             loop {
                 let news = reports.next().await;

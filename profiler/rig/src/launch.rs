@@ -48,7 +48,7 @@ use self::{
 };
 use crate::{
     event::{Member, RigEvent},
-    leash::{Joins, News},
+    leash::{Isolation, RankStatus},
     limits, output,
 };
 
@@ -65,7 +65,7 @@ const LOOK_AT_LOGS: Duration = Duration::from_secs(1);
 
 /// The time limits of a launch.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct Timeouts {
     /// The time without a step, a rest or an answer after which a job that may run is hung. A program of the user's may have no events at all, so
     /// the limit applies from its first step on, and the program is not hung while it computes.
     pub heartbeat: Duration,
@@ -78,14 +78,14 @@ pub struct Patience {
     pub death: Duration,
 }
 
-impl Patience {
+impl Timeouts {
     /// A time longer than any wait.
     pub const ENDLESS: Duration = Duration::from_secs(1 << 32);
 }
 
-impl Default for Patience {
-    fn default() -> Patience {
-        Patience {
+impl Default for Timeouts {
+    fn default() -> Timeouts {
+        Timeouts {
             heartbeat: Duration::from_secs(60),
             startup: Duration::from_secs(300),
             grace: Duration::from_secs(10),
@@ -100,19 +100,19 @@ pub struct LaunchRequest {
     pub run: RunDir,
     /// The specification that its ranks read. The rig adds their rendezvous.
     pub spec: LaunchSpec,
-    pub patience: Patience,
+    pub timeouts: Timeouts,
     /// What its ranks join before their programs run.
-    pub joins: Joins,
+    pub isolation: Isolation,
 }
 
 /// How a job that has not ended by itself leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leave {
+pub enum StopMode {
     /// At the end of its grant: the job is stopped, reports `finished`, and the launch is good. A program of the user's is
     /// ended there by SIGTERM, or at once if it does not obey grants, and is good too.
-    AtBoundary,
+    AtStepBoundary,
     /// By SIGTERM, and by SIGKILL after the grace period. The launch is recorded as interrupted.
-    Now,
+    Immediately,
 }
 
 /// An order to a launch from its owner.
@@ -121,8 +121,8 @@ pub(crate) enum Order {
     /// Sets the interval between reads of the events of a job that trains.
     LookEvery(Duration),
     Tell(Command),
-    Leave(Leave),
-    /// Leave as by [`Leave::Now`], because this other launch of its group failed.
+    Stop(StopMode),
+    /// Leave as by [`StopMode::Immediately`], because this other launch of its group failed.
     Contaminate {
         by: String,
     },
@@ -140,8 +140,8 @@ struct Launch {
     member: Member,
     run: RunDir,
     spec: LaunchSpec,
-    patience: Patience,
-    joins: Joins,
+    timeouts: Timeouts,
+    isolation: Isolation,
     /// Events that are collected and sent together, so that the owner wakes once for all of them.
     reports: Vec<RigEvent>,
     ranks: Vec<Rank>,
@@ -179,13 +179,13 @@ pub(crate) async fn supervise(
     mut orders: UnboundedReceiver<Order>,
     send: impl Fn(Vec<RigEvent>),
 ) -> LaunchEnd {
-    let LaunchRequest { run, spec, patience, joins } = request;
+    let LaunchRequest { run, spec, timeouts, isolation } = request;
     let mut launch = Launch {
         member,
         run,
         spec,
-        patience,
-        joins,
+        timeouts,
+        isolation,
         reports: Vec::new(),
         ranks: Vec::new(),
         grant: None,
@@ -249,7 +249,7 @@ impl Launch {
                 let what = format!("cannot be told to '{name}': programs of the user's take no commands");
                 self.fail(0, (ErrorKind::Unsupported, what));
             }
-            Order::Leave(Leave::AtBoundary) => {
+            Order::Stop(StopMode::AtStepBoundary) => {
                 self.enough_mono_ns.get_or_insert_with(Nanos::monotonic_now);
                 if self.spec.program.speaks() {
                     self.commands.push_back(Command::Stop {});
@@ -257,7 +257,7 @@ impl Launch {
                     self.leaving = true;
                 }
             }
-            Order::Leave(Leave::Now) => {
+            Order::Stop(StopMode::Immediately) => {
                 self.fail(0, (ErrorKind::Interrupted, "was ended before it was done".into()));
             }
             Order::Contaminate { by } => {
@@ -267,30 +267,30 @@ impl Launch {
         }
     }
 
-    fn hear_of(&mut self, index: usize, news: News) {
+    fn hear_of(&mut self, index: usize, news: RankStatus) {
         let rank = index as u32;
         if self.ranks[index].end.is_some() {
             // The launch has stopped waiting for this rank, and has recorded its end.
             return;
         }
         let end = match news {
-            News::Started { pid } => {
+            RankStatus::Started { pid } => {
                 self.ranks[index].started = true;
                 self.pid.get_or_insert(pid);
                 self.scraper.iter_mut().for_each(|scraper| scraper.started(pid));
                 let (member, launch) = (self.member, self.spec.launch.clone());
                 return self.reports.push(RigEvent::Started { member, launch, rank, pid });
             }
-            News::Leaving => {
+            RankStatus::Leaving => {
                 self.ranks[index].dying_since.get_or_insert_with(Nanos::monotonic_now);
                 return;
             }
-            News::Refused { why } => {
+            RankStatus::Refused { why } => {
                 self.fail(rank, (ErrorKind::Start, why));
                 RankEnd::default()
             }
-            News::Ended(end) => end,
-            News::Lost => RankEnd::default(),
+            RankStatus::Ended(end) => end,
+            RankStatus::Lost => RankEnd::default(),
         };
         self.ranks[index].leash = None;
         self.ranks[index].stdin = None;

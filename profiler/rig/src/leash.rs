@@ -48,14 +48,14 @@ use schema::{device::Device, spec::RankEnd, units::Nanos};
 
 use self::children::usage_of_children;
 use crate::{descriptors, limits, processes::descendants, slices};
-pub(crate) use handle::{LeashHandle, News, RankCommand};
+pub(crate) use handle::{LeashHandle, RankCommand, RankStatus};
 
 /// The environment variable by which the strays of a leash are found. It holds the process id of the leash.
 const MARK: &str = "TANDEM_LEASH";
 
 /// What a rank joins before its program runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Joins {
+pub struct Isolation {
     /// The directory of a cgroup.
     pub cgroup: Option<PathBuf>,
     /// The length of time slices that it requests from the kernel's scheduler.

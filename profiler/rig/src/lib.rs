@@ -6,9 +6,11 @@ mod descriptors;
 pub mod device;
 pub mod disk;
 mod event;
+mod event_loop;
 mod exit;
 mod first_step;
 pub mod footprint;
+mod idle_tracker;
 pub mod interrupt;
 mod launch;
 pub mod leash;
@@ -18,22 +20,20 @@ pub mod output;
 pub mod pace;
 pub mod processes;
 pub mod programs;
-mod rests;
 mod rig;
 pub mod sampler;
 pub mod slices;
 mod stop;
 pub mod usage;
-mod watch;
 
 pub use self::{
     event::{Member, RigEvent},
+    event_loop::EventLoop,
     exit::Exit,
-    launch::{LaunchRequest, Leave, POLL_TRAINING, Patience, Programs, remove_remains},
-    leash::Joins,
+    idle_tracker::IdleTracker,
+    launch::{LaunchRequest, POLL_TRAINING, Programs, StopMode, Timeouts, remove_remains},
+    leash::Isolation,
     measure::measure_alone,
-    rests::Rests,
     rig::Rig,
     stop::{Amount, StopCheck, StopRule},
-    watch::Watch,
 };

@@ -5,14 +5,14 @@ use statistics::{steady, warm_up};
 
 use crate::{
     event::{Member, RigEvent},
+    event_loop::EventLoop,
     first_step::FirstStep,
     interrupt::Interrupt,
-    launch::{LaunchRequest, Leave},
+    launch::{LaunchRequest, StopMode},
     pace::Pace,
     rig::Rig,
     sampler::Sampler,
     stop::{Amount, StopCheck, StopRule},
-    watch::Watch,
 };
 
 /// Runs a launch alone on the rig until it is long enough. Its results are in its raw files.
@@ -27,29 +27,29 @@ pub fn measure_alone(
     interrupt: &Interrupt,
 ) -> LaunchEnd {
     let mut first_step = FirstStep::of(&request, rule).filter(|_| !to_its_end);
-    let mut watch = Watch::new(rig, Some(sampler), interrupt);
-    let member = watch.rig.add(request);
+    let mut event_loop = EventLoop::new(rig, Some(sampler), interrupt);
+    let member = event_loop.rig.add(request);
     let mut measured = MeasuredLaunch::new(member, rule);
     let mut leaving = None;
     loop {
-        match watch.next(None) {
+        match event_loop.next(None) {
             Some(RigEvent::Started { pid, .. }) => {
                 first_step.iter_mut().for_each(|first| first.started(pid));
             }
             Some(RigEvent::Said { rank: 0, event, .. }) => {
                 // After its first step, the number of steps decides when the launch is long enough.
                 first_step = first_step.filter(|_| !matches!(event, Event::Hello(_)));
-                measured.update(watch.rig, &event);
+                measured.update(event_loop.rig, &event);
             }
             Some(RigEvent::Ended { end, .. }) => return end,
             Some(RigEvent::Said { .. }) | None => {}
         }
-        if watch.is_interrupted() && leaving != Some(Leave::Now) {
-            leaving = Some(Leave::Now);
-            watch.rig.remove(member, Leave::Now);
+        if event_loop.is_interrupted() && leaving != Some(StopMode::Immediately) {
+            leaving = Some(StopMode::Immediately);
+            event_loop.rig.remove(member, StopMode::Immediately);
         } else if leaving.is_none() && first_step.as_mut().is_some_and(FirstStep::is_given_up) {
-            leaving = Some(Leave::AtBoundary);
-            watch.rig.remove(member, Leave::AtBoundary);
+            leaving = Some(StopMode::AtStepBoundary);
+            event_loop.rig.remove(member, StopMode::AtStepBoundary);
         }
     }
 }
@@ -87,7 +87,7 @@ impl MeasuredLaunch {
         }
         if self.has_enough() {
             self.leaving = true;
-            rig.remove(self.member, Leave::AtBoundary);
+            rig.remove(self.member, StopMode::AtStepBoundary);
         } else if let Some(steps) = self.pace.due() {
             rig.extend(self.member, steps);
         }

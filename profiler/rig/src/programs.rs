@@ -88,13 +88,13 @@ fn ask_torch_worker<const N: usize>(arguments: [&OsStr; N]) -> anyhow::Result<St
 
 /// Runs a program to its end and returns its output. A program that exceeds the time limit is killed, and the result is `None`.
 /// Its death is not waited for, because it may never come to a process that hangs in a driver.
-pub(crate) fn output_within(patience: Duration, mut command: Command) -> io::Result<Option<Output>> {
+pub(crate) fn output_within(timeout: Duration, mut command: Command) -> io::Result<Option<Output>> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn()?;
     let pid = Pid::from_child(&child);
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || sender.send(child.wait_with_output()));
-    match receiver.recv_timeout(patience) {
+    match receiver.recv_timeout(timeout) {
         Ok(output) => output.map(Some),
         Err(_) => {
             let _ = rustix::process::kill_process(pid, Signal::KILL);

@@ -22,7 +22,7 @@ use tokio::{
 use crate::{
     descriptors,
     event::{Member, RigEvent},
-    launch::{LaunchRequest, Leave, Order, Programs, supervise},
+    launch::{LaunchRequest, Order, Programs, StopMode, supervise},
 };
 
 /// Dropping a rig ends all launches and waits for their ends.
@@ -99,8 +99,8 @@ impl Rig {
 
     /// Makes a member leave. A member that leaves at a boundary leaves at the end of its grant, so one whose grant it can never
     /// use up does not leave.
-    pub fn remove(&self, member: Member, leave: Leave) {
-        self.order(member, Order::Leave(leave));
+    pub fn remove(&self, member: Member, leave: StopMode) {
+        self.order(member, Order::Stop(leave));
     }
 
     /// Makes a member leave at once because the launch `by` of its group failed, and records this in its own end.
@@ -136,7 +136,7 @@ impl Rig {
 
 impl Drop for Rig {
     fn drop(&mut self) {
-        self.orders.keys().for_each(|member| self.remove(*member, Leave::Now));
+        self.orders.keys().for_each(|member| self.remove(*member, StopMode::Immediately));
         self.launches = None;
         let supervisor = self.supervisor.take().expect("taken only here");
         if supervisor.join().is_err() && !thread::panicking() {

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fs, io, path::Path};
 
 use jobs::launch;
-use rig::{Rig, Watch};
+use rig::{EventLoop, Rig};
 use schema::{
     calibration::{NotMeasured, RestartRow, SuspendRow, Switch},
     catalog::Catalog,
@@ -120,7 +120,7 @@ impl Restarts<'_> {
         };
         let mut job = self.start(cell, block, None)?;
         let checkpoint = job.checkpoint.clone();
-        job.watch.rig.extend(job.member, STEPS);
+        job.event_loop.rig.extend(job.member, STEPS);
         job.all_say(|event| matches!(event, Event::Held { index: STEPS }).then_some(()))?;
         let last = job.all_say(|event| step(event, STEPS - 1))?;
         let step_ns = longest(&last);
@@ -130,7 +130,7 @@ impl Restarts<'_> {
         suspended(Suspension::StepGate, hold, release, None);
 
         let ordered = Nanos::monotonic_now();
-        job.watch.rig.command(job.member, Command::Pause {});
+        job.event_loop.rig.command(job.member, Command::Pause {});
         let paused = job.all_say(|event| match event {
             Event::Paused { dur_ns, bytes_freed } => Some((*dur_ns, *bytes_freed)),
             _ => None,
@@ -139,7 +139,7 @@ impl Restarts<'_> {
         let pausing = Nanos::monotonic_now() - ordered;
         parts.insert(Switch::PauseAnswer, (pausing, None));
         let ordered = Nanos::monotonic_now();
-        job.watch.rig.command(job.member, Command::Resume {});
+        job.event_loop.rig.command(job.member, Command::Resume {});
         let resumed = job.all_say(|event| match event {
             Event::Resumed { dur_ns } => Some(*dur_ns),
             _ => None,
@@ -151,7 +151,7 @@ impl Restarts<'_> {
 
         let ordered = Nanos::monotonic_now();
         let path = checkpoint.to_string_lossy().into_owned();
-        job.watch.rig.command(job.member, Command::Checkpoint { path });
+        job.event_loop.rig.command(job.member, Command::Checkpoint { path });
         let written = job.all_say(|event| match event {
             Event::Checkpointed { bytes, dur_ns } => Some((*dur_ns, *bytes)),
             _ => None,
@@ -176,7 +176,7 @@ impl Restarts<'_> {
         let start = ready_at.saturating_sub(told).saturating_sub(restore.unwrap_or_default());
         parts.insert(Switch::Start, (start, None));
         parts.extend(restore.map(|restore| (Switch::Restore, (restore, None))));
-        job.watch.rig.extend(job.member, 1);
+        job.event_loop.rig.extend(job.member, 1);
         let first = job.all_say(|event| step(event, 0))?;
         let first_ns = longest(&first);
         parts.insert(Switch::FirstStep, (first_ns, None));
@@ -220,10 +220,10 @@ impl Restarts<'_> {
         let folder = checkpoint.parent().unwrap_or(self.run.path());
         fs::create_dir_all(folder).map_err(|e| Trouble::Failed(format!("{}: {e}", folder.display())))?;
         let ranks = request.spec.devices.len() as u32;
-        let watch = Watch::new(self.rig, None, &self.limits.interrupt);
-        let member = watch.rig.add(request);
+        let event_loop = EventLoop::new(self.rig, None, &self.limits.interrupt);
+        let member = event_loop.rig.add(request);
         let (said, pid, is_over) = (Vec::new(), None, false);
-        let mut running = Running { watch, member, ranks, checkpoint, said, pid, is_over };
+        let mut running = Running { event_loop, member, ranks, checkpoint, said, pid, is_over };
         running.all_say(|event| matches!(event, Event::Ready(_)).then_some(()))?;
         Ok(running)
     }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use rig::{Leave, Member, RigEvent, Watch};
+use rig::{EventLoop, Member, RigEvent, StopMode};
 use schema::{spec::LaunchEnd, units::Nanos, wire::Event};
 
 /// Why a restart has no numbers.
@@ -14,7 +14,7 @@ pub(super) enum Trouble {
 
 /// A launch that has not ended.
 pub(super) struct Running<'a> {
-    pub(super) watch: Watch<'a>,
+    pub(super) event_loop: EventLoop<'a>,
     pub(super) member: Member,
     pub(super) ranks: u32,
     /// The path that a checkpoint may be written to.
@@ -29,8 +29,8 @@ impl Drop for Running<'_> {
     /// Ends a launch after an error, so that it does not run beside the next job.
     fn drop(&mut self) {
         if !self.is_over {
-            self.watch.rig.remove(self.member, Leave::Now);
-            while !matches!(self.watch.next(None), Some(RigEvent::Ended { .. })) {}
+            self.event_loop.rig.remove(self.member, StopMode::Immediately);
+            while !matches!(self.event_loop.next(None), Some(RigEvent::Ended { .. })) {}
         }
     }
 }
@@ -76,7 +76,7 @@ impl Running<'_> {
 
     /// Lets the job leave at a step boundary, and waits until all of its processes have ended.
     pub(super) fn leave(&mut self) -> Result<LaunchEnd, Trouble> {
-        self.watch.rig.remove(self.member, Leave::AtBoundary);
+        self.event_loop.rig.remove(self.member, StopMode::AtStepBoundary);
         loop {
             match self.wait(None)? {
                 Some(LaunchEnd { err: Some(_), err_detail, .. }) => {
@@ -90,10 +90,10 @@ impl Running<'_> {
 
     /// Waits briefly for an event, at most until `deadline`, and stores it. Returns the launch's end if it has ended.
     fn wait(&mut self, deadline: Option<Nanos>) -> Result<Option<LaunchEnd>, Trouble> {
-        if self.watch.is_interrupted() {
+        if self.event_loop.is_interrupted() {
             return Err(Trouble::Interrupted);
         }
-        match self.watch.next(deadline) {
+        match self.event_loop.next(deadline) {
             Some(RigEvent::Said { rank, at, event, .. }) => self.said.push((rank, at, event)),
             Some(RigEvent::Ended { end, .. }) => {
                 self.is_over = true;

@@ -56,7 +56,7 @@ impl Running<'_> {
         }
         pace.grant(HELD_AFTER);
         let ordered = Nanos::monotonic_now();
-        self.watch.rig.extend(self.member, until);
+        self.event_loop.rig.extend(self.member, until);
         let (mut look_at, mut worked_since, mut heard) = (ordered, ordered, self.said.len());
         let ended = loop {
             for (rank, at, event) in &self.said[heard..] {
@@ -76,13 +76,13 @@ impl Running<'_> {
             let now = Nanos::monotonic_now();
             if look_at <= now {
                 let look = pace.look_after(worked_since, now);
-                self.watch.rig.look_every(self.member, look);
+                self.event_loop.rig.look_every(self.member, look);
                 look_at = now + look.into();
             }
             self.go_on_until(Some(look_at))?;
         };
         let seen = Nanos::monotonic_now();
-        self.watch.rig.look_every(self.member, POLL_TRAINING);
+        self.event_loop.rig.look_every(self.member, POLL_TRAINING);
         let ended = ended.iter().map(|(at, _)| *at).max().unwrap_or(seen);
         let began = self.begun(STEPS)?;
         Ok((at_least_one(began.saturating_sub(ordered)), at_least_one(seen.saturating_sub(ended))))

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use front_door::LONG;
-use rig::{Joins, LaunchRequest, Member, Patience, Programs, Rig, RigEvent};
+use rig::{Isolation, LaunchRequest, Member, Programs, Rig, RigEvent, Timeouts};
 use schema::{
     catalog::{Catalog, Fault, Model, Synthetic, Workload},
     device::Device,
@@ -15,7 +15,7 @@ use schema::{
 use tempfile::TempDir;
 
 /// Far longer than anything here takes, even on a busy machine.
-pub(crate) const PATIENT: Patience = Patience { heartbeat: LONG, startup: LONG, grace: LONG, death: LONG };
+pub(crate) const PATIENT: Timeouts = Timeouts { heartbeat: LONG, startup: LONG, grace: LONG, death: LONG };
 
 pub(crate) const PLENTY: u64 = 1_000_000;
 
@@ -42,19 +42,19 @@ impl Bench {
         Bench { dir, run, rig, seen: Vec::new(), launches: 0 }
     }
 
-    pub(crate) fn add(&mut self, program: Program, ranks: usize, patience: Patience) -> Member {
+    pub(crate) fn add(&mut self, program: Program, ranks: usize, timeouts: Timeouts) -> Member {
         self.launches += 1;
         let spec = spec(self.launches, program, vec![Device::AllCores; ranks]);
-        self.rig.add(LaunchRequest { run: self.run.clone(), spec, patience, joins: Joins::default() })
+        self.rig.add(LaunchRequest { run: self.run.clone(), spec, timeouts, isolation: Isolation::default() })
     }
 
     /// A synthetic job with steps of 1 ms that runs until the order to stop.
-    pub(crate) fn add_job(&mut self, fault: Option<Fault>, ranks: usize, patience: Patience) -> Member {
-        self.add(training(fault, ranks, None), ranks, patience)
+    pub(crate) fn add_job(&mut self, fault: Option<Fault>, ranks: usize, timeouts: Timeouts) -> Member {
+        self.add(training(fault, ranks, None), ranks, timeouts)
     }
 
-    pub(crate) fn add_command(&mut self, argv: &[&str], patience: Patience) -> Member {
-        self.add(Program::Command(argv.iter().map(|a| a.to_string()).collect()), 1, patience)
+    pub(crate) fn add_command(&mut self, argv: &[&str], timeouts: Timeouts) -> Member {
+        self.add(Program::Command(argv.iter().map(|a| a.to_string()).collect()), 1, timeouts)
     }
 
     pub(crate) fn next(&mut self) -> RigEvent {

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use rig::{Leave, Member, RigEvent};
+use rig::{Member, RigEvent, StopMode};
 use schema::{
     rows::ErrorKind,
     spec::Program,
@@ -71,7 +71,7 @@ fn every_rank_answers_each_command_before_the_next_is_given() {
     while answers(&bench, job).iter().any(|answers| answers.len() < 3) {
         bench.next();
     }
-    bench.rig.remove(job, Leave::AtBoundary);
+    bench.rig.remove(job, StopMode::AtStepBoundary);
     assert_eq!(bench.until_ended(job).err, None);
     let [zero, one] = answers(&bench, job);
     for (i, name) in ["paused", "checkpointed", "resumed"].into_iter().enumerate() {
@@ -102,7 +102,7 @@ fn a_launch_goes_on_from_a_checkpoint_or_says_why_it_cannot() {
         bench.rig.extend(job, steps);
         bench.rig.command(job, Command::Checkpoint { path: to.to_str().unwrap().into() });
         bench.until(job, |event| matches!(event, Event::Checkpointed { .. }).then_some(()));
-        bench.rig.remove(job, Leave::AtBoundary);
+        bench.rig.remove(job, StopMode::AtStepBoundary);
         assert_eq!(bench.until_ended(job).err, None);
     };
     let job = bench.add_job(None, 1, PATIENT);
@@ -143,7 +143,7 @@ fn a_job_that_refuses_a_command_rests_on_and_obeys_the_next() {
     for place in [&taken, &free] {
         bench.rig.command(job, Command::Checkpoint { path: place.to_str().unwrap().into() });
     }
-    bench.rig.remove(job, Leave::AtBoundary);
+    bench.rig.remove(job, StopMode::AtStepBoundary);
     assert_eq!(bench.until_ended(job).err, None);
     let answers: Vec<_> = bench
         .said(job)

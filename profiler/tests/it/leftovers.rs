@@ -8,7 +8,7 @@ use std::{
 
 use front_door::wait_until;
 use procfs::process::Process;
-use rig::{Leave, processes::strays};
+use rig::{StopMode, processes::strays};
 use rustix::process::{Pid, Signal, kill_process};
 use schema::{catalog::Fault, rows::ErrorKind};
 
@@ -31,7 +31,7 @@ fn a_child_that_is_left_behind_goes_with_the_launch() {
     bench.until_held(job, 10);
     let left: Vec<_> = strays(-1, &mark).into_iter().filter(|process| process.pid != pid).collect();
     assert!(!left.is_empty());
-    bench.rig.remove(job, Leave::AtBoundary);
+    bench.rig.remove(job, StopMode::AtStepBoundary);
     assert_eq!(bench.until_ended(job).err, None);
     assert!(!left.iter().any(|process| runs(process.pid)), "{left:?}");
 }

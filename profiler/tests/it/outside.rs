@@ -3,7 +3,7 @@
 use std::{fs, path::Path, process::Command, time::Instant};
 
 use front_door::{Background, Door, Said, executable, wait_for};
-use rig::Leave;
+use rig::StopMode;
 use rustix::process::{Pid, Signal, kill_process};
 use schema::{
     rows::{self, ErrorKind, HostSample, Measurement, Status, Warning},
@@ -319,7 +319,7 @@ fn a_program_that_has_failed_when_its_time_is_over_is_no_success() {
         stop(leash);
         fs::write(go, "").expect("the folder is writable");
         wait_for_state(program, 'Z');
-        bench.rig.remove(job, Leave::AtBoundary);
+        bench.rig.remove(job, StopMode::AtStepBoundary);
         // One thread serves all launches. When a later launch has ended, this thread has given the command.
         let later = bench.add_command(&["true"], PATIENT);
         bench.until_ended(later);

@@ -7,7 +7,7 @@ use std::{
 
 use front_door::{executable, wait_for, wait_until};
 use procfs::process::Process;
-use rig::{Leave, Member, Patience, RigEvent};
+use rig::{Member, RigEvent, StopMode, Timeouts};
 use rustix::process::{Pid, Signal, kill_process};
 use schema::{
     catalog::Fault,
@@ -53,7 +53,7 @@ fn a_job_does_the_steps_it_is_granted_and_leaves_at_a_boundary() {
     bench.until_held(job, 5);
     bench.rig.extend(job, 3);
     bench.rig.extend(job, 7);
-    bench.rig.remove(job, Leave::AtBoundary);
+    bench.rig.remove(job, StopMode::AtStepBoundary);
     let end = bench.until_ended(job);
     assert_eq!(step_indices(&bench.said(job)), (0..7).collect::<Vec<_>>());
     assert!(matches!(
@@ -91,7 +91,7 @@ fn members_that_are_granted_together_run_together() {
     let barrier = Nanos::monotonic_now();
     for job in jobs {
         bench.rig.extend(job, 10);
-        bench.rig.remove(job, Leave::AtBoundary);
+        bench.rig.remove(job, StopMode::AtStepBoundary);
     }
     while bench.seen.iter().filter(|event| matches!(event, RigEvent::Ended { .. })).count() < 2 {
         bench.next();
@@ -108,8 +108,8 @@ fn members_that_are_granted_together_run_together() {
 fn every_fault_has_its_kind_and_the_rig_goes_on() {
     use ErrorKind as Kind;
     let after_steps = 3;
-    let soon_late = Patience { startup: Duration::from_secs(1), ..PATIENT };
-    let soon_hung = Patience { heartbeat: Duration::from_millis(600), ..PATIENT };
+    let soon_late = Timeouts { startup: Duration::from_secs(1), ..PATIENT };
+    let soon_hung = Timeouts { heartbeat: Duration::from_millis(600), ..PATIENT };
     let cases = [
         (Fault::CrashBeforeHello, PATIENT, Kind::NoHello, "exited with code 3 before it said hello; log/"),
         (Fault::WrongProtocol, PATIENT, Kind::Protocol, "synthetic speaks protocol 2, and this program 1"),
@@ -132,8 +132,8 @@ fn every_fault_has_its_kind_and_the_rig_goes_on() {
         (Fault::RankDies { rank: 0, after_steps }, PATIENT, Kind::Killed, "was killed by SIGKILL"),
     ];
     let mut bench = Bench::new();
-    for (fault, patience, kind, words) in cases {
-        let job = bench.add_job(Some(fault), 1, patience);
+    for (fault, timeouts, kind, words) in cases {
+        let job = bench.add_job(Some(fault), 1, timeouts);
         bench.rig.extend(job, PLENTY);
         let end = bench.until_ended(job);
         assert_eq!(end.err, Some(kind), "{fault:?}: {end:?}");
@@ -201,7 +201,7 @@ fn a_rank_that_dies_ends_the_others() {
 #[test]
 fn a_rank_that_is_killed_in_a_step_ends_the_launch_at_once() {
     let mut bench = Bench::new();
-    let endless = Patience { heartbeat: Patience::ENDLESS, ..PATIENT };
+    let endless = Timeouts { heartbeat: Timeouts::ENDLESS, ..PATIENT };
     let job = bench.add(training_of(Duration::from_secs(3600), None, 3, None), 3, endless);
     let ready = |event: &&RigEvent| matches!(event, RigEvent::Said { event: Event::Ready(_), .. });
     while bench.seen.iter().filter(ready).count() < 3 {
@@ -228,12 +228,12 @@ fn who_ignores_sigterm_is_killed_after_the_grace() {
     let mut bench = Bench::new();
     let grace = Duration::from_millis(200);
     let stubborn = ["sh", "-c", "trap '' TERM; echo up; sleep 1000; true"];
-    let job = bench.add_command(&stubborn, Patience { grace, ..PATIENT });
+    let job = bench.add_command(&stubborn, Timeouts { grace, ..PATIENT });
     let pid = bench.until_started(job);
     let log = bench.run.stdout_path("0001-test", 0);
     wait_until("the trap is set", || fs::read_to_string(&log).is_ok_and(|text| text == "up\n"));
     let before = Instant::now();
-    bench.rig.remove(job, Leave::AtBoundary);
+    bench.rig.remove(job, StopMode::AtStepBoundary);
     let end = bench.until_ended(job);
     assert!(before.elapsed() >= grace, "it had its grace");
     assert_eq!((end.err, end.ranks[0].signal), (None, Some(Signal::KILL.as_raw())));
@@ -244,7 +244,7 @@ fn who_ignores_sigterm_is_killed_after_the_grace() {
 fn a_stopped_job_is_hung_and_does_not_stay() {
     let mut bench = Bench::new();
     let hasty =
-        Patience { heartbeat: Duration::from_millis(300), grace: Duration::from_millis(100), ..PATIENT };
+        Timeouts { heartbeat: Duration::from_millis(300), grace: Duration::from_millis(100), ..PATIENT };
     let job = bench.add_job(None, 1, hasty);
     let pid = bench.until_started(job);
     bench.until_ready(job);
@@ -273,14 +273,14 @@ exec sleep 1000
     executable(&own, script);
     let mut bench = Bench::with_own(own);
     let moment = Duration::from_millis(100);
-    let brief = Patience { grace: moment, death: moment, ..PATIENT };
+    let brief = Timeouts { grace: moment, death: moment, ..PATIENT };
     let jobs = [
-        bench.add_job(None, 1, Patience { startup: moment, ..brief }),
+        bench.add_job(None, 1, Timeouts { startup: moment, ..brief }),
         bench.add_command(&["stays"], brief),
-        bench.add_command(&["leaves"], Patience { death: moment, ..PATIENT }),
+        bench.add_command(&["leaves"], Timeouts { death: moment, ..PATIENT }),
     ];
     bench.until_started(jobs[1]);
-    bench.rig.remove(jobs[1], Leave::Now);
+    bench.rig.remove(jobs[1], StopMode::Immediately);
     let words = [
         "rank 0 did not end within 100 ms of SIGKILL, after rank 0 did not say hello for ",
         "rank 0 did not end within 100 ms of SIGKILL, after rank 0 was ended before it was done; ",
@@ -316,7 +316,7 @@ exec sleep 1000
 fn a_job_at_rest_is_not_hung_and_its_time_begins_with_its_grant() {
     let mut bench = Bench::new();
     let heartbeat = Duration::from_millis(200);
-    let job = bench.add_job(None, 1, Patience { heartbeat, ..PATIENT });
+    let job = bench.add_job(None, 1, Timeouts { heartbeat, ..PATIENT });
     let pid = bench.until_started(job);
     bench.until_ready(job);
     let rested = bench.rig.next(Some(Nanos::monotonic_now() + Nanos::from(3 * heartbeat)));
@@ -344,7 +344,7 @@ fn a_job_that_was_paused_goes_on_where_it_was() {
         matches!(event, Event::Resumed { .. }).then_some(())
     });
     bench.until_held(job, 4);
-    bench.rig.remove(job, Leave::AtBoundary);
+    bench.rig.remove(job, StopMode::AtStepBoundary);
     assert_eq!(bench.until_ended(job).err, None);
     assert_eq!(step_indices(&bench.said(job)), [0, 1, 2, 3]);
 }
@@ -390,7 +390,7 @@ fn an_interrupted_launch_says_so() {
     let job = bench.add_job(None, 1, PATIENT);
     bench.rig.extend(job, PLENTY);
     bench.until(job, |event| matches!(event, Event::Step(_)).then_some(()));
-    bench.rig.remove(job, Leave::Now);
+    bench.rig.remove(job, StopMode::Immediately);
     let end = bench.until_ended(job);
     assert_eq!((end.err, end.ranks[0].signal), (Some(ErrorKind::Interrupted), Some(Signal::TERM.as_raw())));
 }

@@ -15,8 +15,8 @@ use colocate::{
 use front_door::wait_until;
 use procfs::process::Process;
 use rig::{
-    Joins, LaunchRequest, Patience, StopRule, device::allowed_cores, interrupt::Interrupt, sampler::Sampler,
-    slices,
+    Isolation, LaunchRequest, StopRule, Timeouts, device::allowed_cores, interrupt::Interrupt,
+    sampler::Sampler, slices,
 };
 use schema::{
     catalog::{Fault, Synthetic},
@@ -112,7 +112,7 @@ impl Visits {
         let mut request = |seat: usize| {
             launches += 1;
             let request = request(&run, launches, seat, jobs[seat].program(), &sharing);
-            LaunchRequest { patience: Patience { startup: jobs[seat].startup, ..PATIENT }, ..request }
+            LaunchRequest { timeouts: Timeouts { startup: jobs[seat].startup, ..PATIENT }, ..request }
         };
         let seat = |number: usize| SeatRequest { request: request(number), outside: jobs[number].outside };
         let seats = (0..jobs.len()).map(seat).collect();
@@ -231,7 +231,7 @@ fn request(run: &RunDir, launch: u32, seat: usize, program: Program, sharing: &S
         seat: Some(Seat { group: "test+test".into(), visit: "0001".into(), number: seat as u32 }),
         ..spec(launch, program, vec![core()])
     };
-    LaunchRequest { run: run.clone(), spec, patience: PATIENT, joins: Joins::default() }
+    LaunchRequest { run: run.clone(), spec, timeouts: PATIENT, isolation: Isolation::default() }
 }
 
 /// End and duration of a step.

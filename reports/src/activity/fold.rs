@@ -6,7 +6,7 @@ use std::{
 };
 
 use schema::{
-    decision::{Action, DeviceId, Happened, JobId, Settled, Turn},
+    decision::{Action, ClusterEvent, DeviceId, JobId, Settled, Turn},
     plan::Plan,
 };
 
@@ -46,22 +46,24 @@ impl Fold {
         self.done
     }
 
-    fn happened(&mut self, at: u64, event: Happened) {
+    fn happened(&mut self, at: u64, event: ClusterEvent) {
         match event {
-            Happened::Arrived { job } => self.wait(job, at),
-            Happened::Settled { job, now: Settled::Running, .. } => self.enter(job, at, Phase::Running),
-            Happened::Settled { job, now: Settled::Paused, .. } => self.enter(job, at, Phase::Paused),
-            Happened::Settled { job, now: Settled::Stopped, .. } => self.gone(job, at, StayEnd::Stopped),
-            Happened::Failed { job, kind, detail, .. } => self.gone(job, at, StayEnd::Failed(kind, detail)),
-            Happened::Finished { job, .. } => self.leave(job, at, StayEnd::Finished),
-            Happened::DeviceLost { device } => {
+            ClusterEvent::Arrived { job } => self.wait(job, at),
+            ClusterEvent::Settled { job, now: Settled::Running, .. } => self.enter(job, at, Phase::Running),
+            ClusterEvent::Settled { job, now: Settled::Paused, .. } => self.enter(job, at, Phase::Paused),
+            ClusterEvent::Settled { job, now: Settled::Stopped, .. } => self.gone(job, at, StayEnd::Stopped),
+            ClusterEvent::Failed { job, kind, detail, .. } => {
+                self.gone(job, at, StayEnd::Failed(kind, detail))
+            }
+            ClusterEvent::Finished { job, .. } => self.leave(job, at, StayEnd::Finished),
+            ClusterEvent::DeviceLost { device } => {
                 self.lost.entry(device).or_insert(at);
             }
-            Happened::DeviceBack { device } => {
+            ClusterEvent::DeviceBack { device } => {
                 let from = self.lost.remove(&device);
                 self.done.losses.extend(from.map(|from_ns| Loss { device, from_ns, until_ns: at }));
             }
-            Happened::Progress { .. } | Happened::Deadline => {}
+            ClusterEvent::Progress { .. } | ClusterEvent::Deadline => {}
         }
     }
 

@@ -2,7 +2,7 @@ use std::{collections::HashMap, path::PathBuf};
 
 use proptest::prelude::*;
 use schema::{
-    decision::{Action, Happened, Settled, Turn},
+    decision::{Action, ClusterEvent, Settled, Turn},
     rows::Outcome,
     units::Nanos,
 };
@@ -144,7 +144,7 @@ pub(crate) fn folded(turns: &[Turn]) -> Activity {
 }
 
 /// Turns with these times, events and actions.
-pub(crate) fn turns(of: Vec<(u64, Vec<Happened>, Vec<Action>)>) -> Vec<Turn> {
+pub(crate) fn turns(of: Vec<(u64, Vec<ClusterEvent>, Vec<Action>)>) -> Vec<Turn> {
     let turn = |(number, (at, events, actions))| Turn {
         turn: number,
         at_ns: Nanos(at),
@@ -169,16 +169,16 @@ fn a_job_is_followed_through_all_phases() {
         cpus: None,
         plan: plan(text),
     };
-    let settled = |job, now| Happened::Settled { job, now, steps: 0 };
-    let failed = Happened::Failed { job, steps: 0, kind: ErrorKind::DeviceLost, detail: "gone".into() };
+    let settled = |job, now| ClusterEvent::Settled { job, now, steps: 0 };
+    let failed = ClusterEvent::Failed { job, steps: 0, kind: ErrorKind::DeviceLost, detail: "gone".into() };
     let found = folded(&turns(vec![
-        (5, vec![Happened::Arrived { job }], vec![start(job, &[0], "dp1")]),
+        (5, vec![ClusterEvent::Arrived { job }], vec![start(job, &[0], "dp1")]),
         (7, vec![settled(job, Settled::Running)], vec![Action::Pause { job }]),
         (8, vec![settled(job, Settled::Paused)], vec![]),
         (10, vec![], vec![Action::Resume { job }]),
         (13, vec![settled(job, Settled::Running)], vec![]),
-        (20, vec![failed.clone(), Happened::DeviceLost { device: DeviceId(0) }], vec![]),
-        (25, vec![Happened::DeviceBack { device: DeviceId(0) }], vec![start(job, &[0, 1], "dp2")]),
+        (20, vec![failed.clone(), ClusterEvent::DeviceLost { device: DeviceId(0) }], vec![]),
+        (25, vec![ClusterEvent::DeviceBack { device: DeviceId(0) }], vec![start(job, &[0, 1], "dp2")]),
         (29, vec![settled(job, Settled::Running), settled(other, Settled::Running)], vec![]),
         (40, vec![], vec![Action::End { job }]),
         (41, vec![settled(job, Settled::Stopped)], vec![Action::End { job: other }]),
@@ -213,13 +213,13 @@ proptest! {
             let start = Action::Start { job, devices: vec![device, DeviceId(0)], cpus: None, plan: None };
             let happened = |event| (at, vec![event], vec![]);
             match which {
-                0 => happened(Happened::Arrived { job }),
+                0 => happened(ClusterEvent::Arrived { job }),
                 1 => (at, vec![], vec![start]),
-                2 => happened(Happened::Settled { job, now: Settled::Running, steps: 1 }),
-                3 => happened(Happened::Settled { job, now: Settled::Stopped, steps: 1 }),
-                4 => happened(Happened::Finished { job, steps: 1 }),
-                5 => happened(Happened::DeviceLost { device }),
-                6 => happened(Happened::DeviceBack { device }),
+                2 => happened(ClusterEvent::Settled { job, now: Settled::Running, steps: 1 }),
+                3 => happened(ClusterEvent::Settled { job, now: Settled::Stopped, steps: 1 }),
+                4 => happened(ClusterEvent::Finished { job, steps: 1 }),
+                5 => happened(ClusterEvent::DeviceLost { device }),
+                6 => happened(ClusterEvent::DeviceBack { device }),
                 7 => (at, vec![], vec![Action::Pause { job }]),
                 _ => (at, vec![], vec![Action::End { job }]),
             }
@@ -244,20 +244,28 @@ fn counts_change_where_intervals_begin_and_end() {
 fn the_last_turn_says_what_each_job_does() {
     let [a, b, c] = [JobId(0), JobId(1), JobId(2)];
     let start = |job: JobId| Action::Start { job, devices: vec![DeviceId(job.0)], cpus: None, plan: None };
-    let runs = |job| Happened::Settled { job, now: Settled::Running, steps: 0 };
-    let failed =
-        Happened::Failed { job: a, steps: 0, kind: schema::rows::ErrorKind::Crashed, detail: String::new() };
-    let stopped = Happened::Settled { job: b, now: Settled::Stopped, steps: 1 };
-    let paused = Happened::Settled { job: b, now: Settled::Paused, steps: 1 };
+    let runs = |job| ClusterEvent::Settled { job, now: Settled::Running, steps: 0 };
+    let failed = ClusterEvent::Failed {
+        job: a,
+        steps: 0,
+        kind: schema::rows::ErrorKind::Crashed,
+        detail: String::new(),
+    };
+    let stopped = ClusterEvent::Settled { job: b, now: Settled::Stopped, steps: 1 };
+    let paused = ClusterEvent::Settled { job: b, now: Settled::Paused, steps: 1 };
     let turns = turns(vec![
-        (1, vec![Happened::Arrived { job: a }], vec![start(a)]),
-        (2, vec![Happened::Arrived { job: b }, Happened::Arrived { job: c }, runs(a)], vec![start(b)]),
+        (1, vec![ClusterEvent::Arrived { job: a }], vec![start(a)]),
+        (
+            2,
+            vec![ClusterEvent::Arrived { job: b }, ClusterEvent::Arrived { job: c }, runs(a)],
+            vec![start(b)],
+        ),
         (3, vec![failed, runs(b)], vec![Action::Pause { job: b }]),
         (4, vec![paused], vec![start(a)]),
         (5, vec![runs(a)], vec![Action::Stop { job: b, checkpoint: true }]),
         (6, vec![stopped], vec![Action::End { job: c }, Action::Stop { job: a, checkpoint: true }]),
-        (7, vec![Happened::Settled { job: a, now: Settled::Stopped, steps: 1 }], vec![start(b)]),
-        (8, vec![runs(b), Happened::Finished { job: b, steps: 2 }], vec![]),
+        (7, vec![ClusterEvent::Settled { job: a, now: Settled::Stopped, steps: 1 }], vec![start(b)]),
+        (8, vec![runs(b), ClusterEvent::Finished { job: b, steps: 2 }], vec![]),
     ]);
     use JobState::{EndedByPolicy, Failed, Finished, Paused, Running, Switching, Waiting};
     let expected: [&[JobState]; 8] = [

@@ -11,7 +11,7 @@ use std::{
 use front_door::{Door, KilledAtTheEnd, get, wait_for};
 use schema::{
     FORMAT,
-    decision::{Action, DeviceId, Happened, JobId, Settled, Turn, TurnWriter},
+    decision::{Action, ClusterEvent, DeviceId, JobId, Settled, Turn, TurnWriter},
     events::EventWriter,
     run_dir::RunDir,
     spec::{LaunchEnd, LaunchSpec, Notes, Program},
@@ -53,7 +53,7 @@ impl Testbed {
         }
     }
 
-    fn turn(&mut self, events: Vec<Happened>, actions: Vec<Action>) {
+    fn turn(&mut self, events: Vec<ClusterEvent>, actions: Vec<Action>) {
         let turn = Turn {
             turn: self.turn,
             at_ns: Nanos(1_000_000_000 * (1 + self.turn)),
@@ -108,9 +108,9 @@ fn begun(folder: &Path) -> Testbed {
     let mut run = Testbed::begin(folder);
     let [first, second] = [JobId(0), JobId(1)];
     let start = Action::Start { job: first, devices: vec![DeviceId(0)], cpus: None, plan: None };
-    run.turn(vec![Happened::Arrived { job: first }], vec![start]);
-    run.turn(vec![Happened::Settled { job: first, now: Settled::Running, steps: 0 }], vec![]);
-    run.turn(vec![Happened::Arrived { job: second }], vec![]);
+    run.turn(vec![ClusterEvent::Arrived { job: first }], vec![start]);
+    run.turn(vec![ClusterEvent::Settled { job: first, now: Settled::Running, steps: 0 }], vec![]);
+    run.turn(vec![ClusterEvent::Arrived { job: second }], vec![]);
     for (index, milliseconds) in [(0, 3), (1, 500), (2, 2)] {
         run.step(index, milliseconds);
     }
@@ -159,7 +159,7 @@ fn metrics_follow_a_run_from_its_first_step_to_its_end() {
 
     run.step(3, 495);
     run.holds("", "4096");
-    run.turn(vec![Happened::Deadline], vec![Action::Pause { job: JobId(0) }]);
+    run.turn(vec![ClusterEvent::Deadline], vec![Action::Pause { job: JobId(0) }]);
     let text = lines_come(
         &served,
         &[
@@ -172,7 +172,7 @@ fn metrics_follow_a_run_from_its_first_step_to_its_end() {
     );
     assert!(!text.contains("tandem_memory_bytes{"), "the last reading was none: {text}");
 
-    run.turn(vec![Happened::Finished { job: JobId(0), steps: 4 }], vec![Action::End { job: JobId(1) }]);
+    run.turn(vec![ClusterEvent::Finished { job: JobId(0), steps: 4 }], vec![Action::End { job: JobId(1) }]);
     run.end_launch();
     let record = Path::new(env!("CARGO_MANIFEST_DIR")).join("record/20261126-h200/testbed-fifo/end.toml");
     fs::copy(record, run.dir.end_path()).expect("there is a record");
@@ -202,7 +202,7 @@ fn a_file_that_cannot_be_read_is_counted_and_the_others_are_shown() {
 
     // A turn is missing.
     run.turn += 1;
-    run.turn(vec![Happened::Deadline], vec![]);
+    run.turn(vec![ClusterEvent::Deadline], vec![]);
     let text = lines_come(&served, &[r#"tandem_unreadable_files{run="r"} 2"#]);
     assert!(!text.contains("tandem_turns_total{") && !text.contains("tandem_jobs{"), "{text}");
     assert!(text.contains("tandem_memory_bytes{"), "{text}");

@@ -3,7 +3,7 @@
 use schema::rows::Warnings;
 
 use crate::{
-    Prediction, Question, Throughput,
+    PredictRequest, Prediction, Throughput,
     chance::{Key, normal},
 };
 
@@ -21,12 +21,12 @@ pub struct BeliefError {
 }
 
 impl Throughput for BeliefError {
-    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+    fn predict(&self, question: &PredictRequest<'_>) -> Option<Prediction> {
         let found = self.model.predict(question)?;
         Some(found.times((self.bias + self.sigma * normal(Key::new(self.seed).job(question).finish())).exp()))
     }
 
-    fn warnings(&self, question: &Question<'_>) -> Warnings {
+    fn warnings(&self, question: &PredictRequest<'_>) -> Warnings {
         self.model.warnings(question)
     }
 
@@ -34,7 +34,7 @@ impl Throughput for BeliefError {
         self.model.minds_neighbours()
     }
 
-    fn observe(&mut self, question: &Question<'_>, step_ns: f64) -> bool {
+    fn observe(&mut self, question: &PredictRequest<'_>, step_ns: f64) -> bool {
         self.model.observe(question, step_ns)
     }
 
@@ -48,23 +48,30 @@ mod tests {
     use schema::sharing::Sharing;
 
     use super::*;
-    use crate::Subject;
+    use crate::JobKey;
 
     struct Constant;
 
     impl Throughput for Constant {
-        fn predict(&self, _: &Question<'_>) -> Option<Prediction> {
+        fn predict(&self, _: &PredictRequest<'_>) -> Option<Prediction> {
             Some(Prediction { step_ns: 100.0, step_ns_ci: Some((90.0, 110.0)) })
         }
     }
 
     /// The factor for a job of this batch.
     fn factor(seed: u64, sigma: f64, bias: f64, batch: u32) -> f64 {
-        let job = Subject { workload: "a", global_batch: Some(batch), plan: None, trace_time: None };
+        let job = JobKey { workload: "a", global_batch: Some(batch), plan: None, trace_time: None };
         let sharing = &Sharing::TIME_SLICE;
         let (placement, device_type) = (&[1][..], "GPU");
-        let question =
-            Question { job, placement, device_type, cpus: None, co_runners: &[], sharing, neighbours: &[] };
+        let question = PredictRequest {
+            job,
+            placement,
+            device_type,
+            cpus: None,
+            co_runners: &[],
+            sharing,
+            neighbours: &[],
+        };
         let found = BeliefError { model: Box::new(Constant), sigma, bias, seed }.predict(&question).unwrap();
         let (lo, hi) = found.step_ns_ci.unwrap();
         assert!((lo / found.step_ns - 0.9).abs() < 1e-9 && (hi / found.step_ns - 1.1).abs() < 1e-9);

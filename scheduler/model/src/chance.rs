@@ -2,7 +2,7 @@
 
 use statrs::distribution::{ContinuousCDF, Normal};
 
-use crate::{Question, Subject};
+use crate::{JobKey, PredictRequest};
 
 /// A hash of a seed and of what is asked.
 pub(crate) struct Key(blake3::Hasher);
@@ -16,15 +16,14 @@ impl Key {
 
     /// The job, its plan, and the number and type of its devices. Jobs of one workload with different times in their trace are
     /// different.
-    pub(crate) fn job(self, question: &Question<'_>) -> Key {
+    pub(crate) fn job(self, question: &PredictRequest<'_>) -> Key {
         let devices: u32 = question.placement.iter().sum();
         self.subject(&question.job).text(question.device_type).number(devices.into())
     }
 
     /// The other jobs on its devices and on others of its nodes, each in any order.
-    pub(crate) fn company(mut self, question: &Question<'_>) -> Key {
-        let neighbours: Vec<Subject<'_>> =
-            question.neighbours.iter().map(|neighbour| neighbour.job).collect();
+    pub(crate) fn company(mut self, question: &PredictRequest<'_>) -> Key {
+        let neighbours: Vec<JobKey<'_>> = question.neighbours.iter().map(|neighbour| neighbour.job).collect();
         for jobs in [question.co_runners, &neighbours] {
             let mut keys: Vec<u64> = jobs.iter().map(|job| Key::new(0).subject(job).finish()).collect();
             keys.sort_unstable();
@@ -33,7 +32,7 @@ impl Key {
         self
     }
 
-    fn subject(self, job: &Subject<'_>) -> Key {
+    fn subject(self, job: &JobKey<'_>) -> Key {
         let plan = job.plan.map(|plan| plan.to_string()).unwrap_or_default();
         let key = self.text(job.workload).text(&plan);
         let numbers = [job.global_batch.map(u64::from), job.trace_time.map(|time| time.step_ns)];

@@ -3,7 +3,7 @@
 use schema::rows::Warnings;
 
 use crate::{
-    Prediction, Question, Throughput,
+    PredictRequest, Prediction, Throughput,
     chance::{Key, normal},
 };
 
@@ -20,9 +20,9 @@ pub struct Drawn<'a> {
 const HALF_WIDTH: f64 = 1.959_963_984_540_054;
 
 impl Throughput for Drawn<'_> {
-    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+    fn predict(&self, question: &PredictRequest<'_>) -> Option<Prediction> {
         let found = self.model.predict(question)?;
-        let alone = Question { co_runners: &[], neighbours: &[], ..*question };
+        let alone = PredictRequest { co_runners: &[], neighbours: &[], ..*question };
         let is_alone = question.co_runners.is_empty() && question.neighbours.is_empty();
         let of_alone = if is_alone {
             deviation(&found)
@@ -40,7 +40,7 @@ impl Throughput for Drawn<'_> {
         Some(Prediction { step_ns, step_ns_ci: Some((step_ns, step_ns)) })
     }
 
-    fn warnings(&self, question: &Question<'_>) -> Warnings {
+    fn warnings(&self, question: &PredictRequest<'_>) -> Warnings {
         self.model.warnings(question)
     }
 
@@ -59,13 +59,13 @@ mod tests {
     use schema::sharing::Sharing;
 
     use super::*;
-    use crate::Subject;
+    use crate::JobKey;
 
     /// Alone 100 (90.. 1/0.9 as much), beside others twice that (1.5 to 2/0.75 times).
     struct Known;
 
     impl Throughput for Known {
-        fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+        fn predict(&self, question: &PredictRequest<'_>) -> Option<Prediction> {
             let (step_ns, part) = if question.co_runners.is_empty() { (100.0, 0.9) } else { (200.0, 0.75) };
             Some(Prediction { step_ns, step_ns_ci: Some((step_ns * part, step_ns / part)) })
         }
@@ -73,9 +73,9 @@ mod tests {
 
     #[test]
     fn nineteen_of_twenty_draws_are_in_the_interval_and_company_has_a_factor_of_its_own() {
-        let job = |workload| Subject { workload, global_batch: Some(8), plan: None, trace_time: None };
+        let job = |workload| JobKey { workload, global_batch: Some(8), plan: None, trace_time: None };
         let beside = [job("b")];
-        let question = |co_runners| Question {
+        let question = |co_runners| PredictRequest {
             job: job("a"),
             placement: &[1],
             device_type: "GPU",

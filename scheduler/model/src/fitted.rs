@@ -8,7 +8,7 @@ use schema::fitted::{
 };
 
 use crate::{
-    Fit, FitError, Observation, Options, Placement, Prediction, Prior, Question, Setting, Throughput,
+    Fit, FitError, Observation, Options, Placement, PredictRequest, Prediction, Prior, Setting, Throughput,
     choice::{self, described},
     covered::Covered,
     doubts,
@@ -133,7 +133,7 @@ impl FittedModel {
     }
 
     /// How much the job of a question is slowed down by its co-runners; `None` if it is not known.
-    pub fn slowdown(&self, question: &Question<'_>) -> Option<PredictedSlowdown> {
+    pub fn slowdown(&self, question: &PredictRequest<'_>) -> Option<PredictedSlowdown> {
         let is_of_type = self.answers_for_all || question.device_type == self.device_type;
         self.interference.as_ref().filter(|_| is_of_type)?.slowdown(question)
     }
@@ -181,12 +181,12 @@ impl FittedModel {
     }
 
     /// Whether it has a model of the job of a question, on such devices.
-    pub(crate) fn knows(&self, question: &Question<'_>) -> bool {
+    pub(crate) fn knows(&self, question: &PredictRequest<'_>) -> bool {
         self.setting(question).is_some()
     }
 
     /// What a formula is asked; `None` if the question is about co-runners, other devices, or a workload without a model.
-    fn setting(&self, question: &Question<'_>) -> Option<Setting> {
+    fn setting(&self, question: &PredictRequest<'_>) -> Option<Setting> {
         let is_of_type = self.answers_for_all || question.device_type == self.device_type;
         if !is_of_type || !question.co_runners.is_empty() {
             return None;
@@ -281,13 +281,13 @@ fn by_formula(fit: &Fit, setting: &Setting) -> Option<Answer> {
 }
 
 impl Throughput for FittedModel {
-    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+    fn predict(&self, question: &PredictRequest<'_>) -> Option<Prediction> {
         let setting = self.setting(question)?;
         let Answer { step_s, interval_s: (lo, hi), .. } = self.answer(question.job.workload, &setting)?;
         Some(Prediction { step_ns: step_s * 1e9, step_ns_ci: Some((lo * 1e9, hi * 1e9)) })
     }
 
-    fn observe(&mut self, question: &Question<'_>, step_ns: f64) -> bool {
+    fn observe(&mut self, question: &PredictRequest<'_>, step_ns: f64) -> bool {
         let Some(setting) = self.setting(question) else { return false };
         FittedModel::observe(self, question.job.workload, Observation::new(setting, step_ns / 1e9))
     }

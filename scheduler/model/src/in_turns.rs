@@ -5,7 +5,7 @@ use schema::{
     sharing::{Quantum, Sharing},
 };
 
-use crate::{Prediction, Question, Throughput};
+use crate::{PredictRequest, Prediction, Throughput};
 
 /// A model that also answers for jobs that take turns of equal length under `step-gate`, where the model itself has no answer. Each
 /// of n jobs then takes n times as long as alone. If a turn is a number of steps, a job takes as long for a step as one step of each
@@ -18,15 +18,15 @@ pub struct InTurns {
 }
 
 impl Throughput for InTurns {
-    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+    fn predict(&self, question: &PredictRequest<'_>) -> Option<Prediction> {
         self.model.predict(question).or_else(|| {
             let Sharing::StepGate { quantum, .. } = question.sharing else { return None };
-            let alone = self.model.predict(&Question { co_runners: &[], ..*question })?;
+            let alone = self.model.predict(&PredictRequest { co_runners: &[], ..*question })?;
             Some(alone.times(match quantum {
                 Quantum::Time(_) => 1.0 + question.co_runners.len() as f64,
                 Quantum::Steps(_) => {
                     let step_ns = |job| {
-                        let of_other = Question { job, co_runners: &[], cpus: None, ..*question };
+                        let of_other = PredictRequest { job, co_runners: &[], cpus: None, ..*question };
                         self.model.predict(&of_other).map(|other| other.step_ns)
                     };
                     let others: f64 =
@@ -37,7 +37,7 @@ impl Throughput for InTurns {
         })
     }
 
-    fn warnings(&self, question: &Question<'_>) -> Warnings {
+    fn warnings(&self, question: &PredictRequest<'_>) -> Warnings {
         self.model.warnings(question)
     }
 
@@ -45,7 +45,7 @@ impl Throughput for InTurns {
         self.model.minds_neighbours()
     }
 
-    fn observe(&mut self, question: &Question<'_>, step_ns: f64) -> bool {
+    fn observe(&mut self, question: &PredictRequest<'_>, step_ns: f64) -> bool {
         self.model.observe(question, step_ns)
     }
 
@@ -57,25 +57,25 @@ impl Throughput for InTurns {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Subject, Table, TraceTime};
+    use crate::{JobKey, Table, TraceTime};
 
-    fn job(workload: &'static str, step_ns: u64) -> Subject<'static> {
+    fn job(workload: &'static str, step_ns: u64) -> JobKey<'static> {
         let time = TraceTime { step_ns, plan: None, devices: 1, nodes: 1, device_type: None };
-        Subject { workload, global_batch: None, plan: None, trace_time: Some(time) }
+        JobKey { workload, global_batch: None, plan: None, trace_time: Some(time) }
     }
 
-    fn step_ns(job: Subject<'_>, co_runners: &[Subject<'_>], sharing: &str) -> Option<f64> {
+    fn step_ns(job: JobKey<'_>, co_runners: &[JobKey<'_>], sharing: &str) -> Option<f64> {
         let sharing = &sharing.parse().unwrap();
         let (placement, device_type, cpus, neighbours) = (&[1][..], "GPU", None, &[][..]);
         let model = InTurns { model: Box::new(Table::default()) };
-        let question = Question { job, placement, device_type, cpus, co_runners, sharing, neighbours };
+        let question = PredictRequest { job, placement, device_type, cpus, co_runners, sharing, neighbours };
         model.predict(&question).map(|found| found.step_ns)
     }
 
     #[test]
     fn jobs_that_take_turns_share_the_time_or_the_steps_equally() {
         let (a, b, c) = (job("a", 10), job("b", 30), job("c", 60));
-        let unknown = Subject { trace_time: None, ..c };
+        let unknown = JobKey { trace_time: None, ..c };
         for (of, co_runners, sharing, expected) in [
             (a, &[][..], "step-gate", Some(10.0)),
             (a, &[b], "step-gate", Some(20.0)),

@@ -3,7 +3,7 @@
 use schema::rows::Warnings;
 
 use crate::{
-    FittedModel, Prediction, Question, Subject, Table, Throughput,
+    FittedModel, JobKey, PredictRequest, Prediction, Table, Throughput,
     packing::{Classified, PackingClasses, UseAlone},
 };
 
@@ -17,15 +17,15 @@ pub struct KnownOrFitted {
 }
 
 impl Throughput for KnownOrFitted {
-    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
-        let alone = Question { co_runners: &[], neighbours: &[], ..*question };
+    fn predict(&self, question: &PredictRequest<'_>) -> Option<Prediction> {
+        let alone = PredictRequest { co_runners: &[], neighbours: &[], ..*question };
         let fitted = || self.fitted.iter().find_map(|model| model.predict(&alone));
         let slowdown = || self.fitted.iter().find_map(|model| model.slowdown(question));
         let by_co_runners = || slowdown().map(|found| (found.factor, found.interval));
         self.table.predict_or(question, || fitted().or_else(|| question.trace_time()), by_co_runners)
     }
 
-    fn warnings(&self, question: &Question<'_>) -> Warnings {
+    fn warnings(&self, question: &PredictRequest<'_>) -> Warnings {
         self.table.warnings(question)
     }
 
@@ -33,7 +33,7 @@ impl Throughput for KnownOrFitted {
         self.table.minds_neighbours()
     }
 
-    fn observe(&mut self, question: &Question<'_>, step_ns: f64) -> bool {
+    fn observe(&mut self, question: &PredictRequest<'_>, step_ns: f64) -> bool {
         let knows = |model: &&mut FittedModel| model.knows(question);
         let model = self.fitted.iter_mut().find(knows);
         model.is_some_and(|model| Throughput::observe(model, question, step_ns))
@@ -47,11 +47,11 @@ impl Throughput for KnownOrFitted {
 
 impl PackingClasses for KnownOrFitted {
     /// That of the first model that knows the job.
-    fn class(&self, job: &Subject<'_>) -> Option<Classified> {
+    fn class(&self, job: &JobKey<'_>) -> Option<Classified> {
         self.fitted.iter().find_map(|model| model.interference()?.class(job))
     }
 
-    fn use_alone(&self, job: &Subject<'_>) -> Option<UseAlone> {
+    fn use_alone(&self, job: &JobKey<'_>) -> Option<UseAlone> {
         self.fitted.iter().find_map(|model| model.interference()?.use_alone(job))
     }
 }

@@ -63,10 +63,10 @@ pub use trace_time::TraceTime;
 /// A predictor of step times. The simulated cluster uses one, and the beliefs of a policy are another.
 pub trait Throughput: Sync {
     /// Predicts a step time; `None` if the model does not know.
-    fn predict(&self, question: &Question<'_>) -> Option<Prediction>;
+    fn predict(&self, question: &PredictRequest<'_>) -> Option<Prediction>;
 
     /// The warnings of the rows that the prediction stands on.
-    fn warnings(&self, _question: &Question<'_>) -> Warnings {
+    fn warnings(&self, _question: &PredictRequest<'_>) -> Warnings {
         Warnings::default()
     }
 
@@ -77,7 +77,7 @@ pub trait Throughput: Sync {
 
     /// Learns the measured step time of a job alone. Returns whether the predictions for its workload have changed. A model that
     /// does not learn changes nothing.
-    fn observe(&mut self, _question: &Question<'_>, _step_ns: f64) -> bool {
+    fn observe(&mut self, _question: &PredictRequest<'_>, _step_ns: f64) -> bool {
         false
     }
 
@@ -89,8 +89,8 @@ pub trait Throughput: Sync {
 
 /// A job in a placement with other jobs.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Question<'a> {
-    pub job: Subject<'a>,
+pub struct PredictRequest<'a> {
+    pub job: JobKey<'a>,
     /// Number of devices on each of its nodes, in descending order: `[4, 4]` are two nodes. All devices
     /// have one type.
     pub placement: &'a [u32],
@@ -98,7 +98,7 @@ pub struct Question<'a> {
     /// Cores of the host for each rank, if decided.
     pub cpus: Option<u16>,
     /// The other jobs on its devices.
-    pub co_runners: &'a [Subject<'a>],
+    pub co_runners: &'a [JobKey<'a>],
     pub sharing: &'a Sharing,
     /// Jobs on other devices of its nodes and on none of its own.
     pub neighbours: &'a [Neighbour<'a>],
@@ -107,14 +107,14 @@ pub struct Question<'a> {
 /// A job that uses shared resources of a node, such as its memory bandwidth.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Neighbour<'a> {
-    pub job: Subject<'a>,
+    pub job: JobKey<'a>,
     /// Share of the time in which it runs, in (0, 1]: below 1 if other jobs are on its devices.
     pub share: f64,
 }
 
 /// A job by the names in rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Subject<'a> {
+pub struct JobKey<'a> {
     /// The workload of the catalog, or the name of a command.
     pub workload: &'a str,
     pub global_batch: Option<u32>,
@@ -124,11 +124,11 @@ pub struct Subject<'a> {
 }
 
 impl<T: Throughput + ?Sized> Throughput for &T {
-    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+    fn predict(&self, question: &PredictRequest<'_>) -> Option<Prediction> {
         (**self).predict(question)
     }
 
-    fn warnings(&self, question: &Question<'_>) -> Warnings {
+    fn warnings(&self, question: &PredictRequest<'_>) -> Warnings {
         (**self).warnings(question)
     }
 
@@ -142,11 +142,11 @@ impl<T: Throughput + ?Sized> Throughput for &T {
 }
 
 impl<T: Throughput + ?Sized> Throughput for Box<T> {
-    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+    fn predict(&self, question: &PredictRequest<'_>) -> Option<Prediction> {
         (**self).predict(question)
     }
 
-    fn warnings(&self, question: &Question<'_>) -> Warnings {
+    fn warnings(&self, question: &PredictRequest<'_>) -> Warnings {
         (**self).warnings(question)
     }
 
@@ -154,7 +154,7 @@ impl<T: Throughput + ?Sized> Throughput for Box<T> {
         (**self).minds_neighbours()
     }
 
-    fn observe(&mut self, question: &Question<'_>, step_ns: f64) -> bool {
+    fn observe(&mut self, question: &PredictRequest<'_>, step_ns: f64) -> bool {
         (**self).observe(question, step_ns)
     }
 

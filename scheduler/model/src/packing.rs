@@ -17,7 +17,7 @@ use schema::{
 
 use self::tree::Sample;
 use crate::{
-    Subject,
+    JobKey,
     interference::{Alone, Together, known_of_all},
 };
 
@@ -47,10 +47,10 @@ pub struct UseAlone {
 /// What is known of jobs that decides which of them are packed.
 pub trait PackingClasses: Sync {
     /// The class of a job. `None` if it was not measured alone.
-    fn class(&self, job: &Subject<'_>) -> Option<Classified>;
+    fn class(&self, job: &JobKey<'_>) -> Option<Classified>;
 
     /// What a job uses alone. `None` if it was not measured.
-    fn use_alone(&self, _job: &Subject<'_>) -> Option<UseAlone> {
+    fn use_alone(&self, _job: &JobKey<'_>) -> Option<UseAlone> {
         None
     }
 }

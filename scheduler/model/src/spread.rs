@@ -2,7 +2,7 @@
 
 use schema::rows::Warnings;
 
-use crate::{Prediction, Question, Throughput};
+use crate::{PredictRequest, Prediction, Throughput};
 
 /// A model that also answers for jobs that are spread over nodes: a step takes this many times as long as on one node. The factor
 /// applies where the model itself has no answer for the placement.
@@ -12,20 +12,20 @@ pub struct Spread {
 }
 
 impl Throughput for Spread {
-    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+    fn predict(&self, question: &PredictRequest<'_>) -> Option<Prediction> {
         self.model.predict(question).or_else(|| {
             let devices: u32 = question.placement.iter().sum();
             if question.placement.len() < 2 {
                 return None;
             }
-            let found = self.model.predict(&Question { placement: &[devices], ..*question })?;
+            let found = self.model.predict(&PredictRequest { placement: &[devices], ..*question })?;
             Some(found.times(self.slowdown))
         })
     }
 
-    fn warnings(&self, question: &Question<'_>) -> Warnings {
+    fn warnings(&self, question: &PredictRequest<'_>) -> Warnings {
         let devices: u32 = question.placement.iter().sum();
-        let on_one_node = || self.model.warnings(&Question { placement: &[devices], ..*question });
+        let on_one_node = || self.model.warnings(&PredictRequest { placement: &[devices], ..*question });
         self.model.predict(question).map_or_else(on_one_node, |_| self.model.warnings(question))
     }
 
@@ -33,7 +33,7 @@ impl Throughput for Spread {
         self.model.minds_neighbours()
     }
 
-    fn observe(&mut self, question: &Question<'_>, step_ns: f64) -> bool {
+    fn observe(&mut self, question: &PredictRequest<'_>, step_ns: f64) -> bool {
         self.model.observe(question, step_ns)
     }
 

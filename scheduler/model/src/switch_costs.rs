@@ -13,19 +13,18 @@ use schema::{
 };
 use statistics::launches::log_deviation;
 
-use crate::Subject;
+use crate::JobKey;
 
 /// A source of the costs of switches.
 pub trait SwitchCosts: Sync {
     /// The time of a switch of a job on this number of devices. `None` if it is not known. `luck` returns numbers of the standard
     /// normal distribution, one for each part that is drawn. With 0 for all of them, the cost is the middle one.
-    fn cost(&self, job: &Subject<'_>, devices: u32, of: Cost, luck: &mut dyn FnMut() -> f64)
-    -> Option<Nanos>;
+    fn cost(&self, job: &JobKey<'_>, devices: u32, of: Cost, luck: &mut dyn FnMut() -> f64) -> Option<Nanos>;
 
     /// The time for which a job goes on with its steps after it is ordered to stop or to pause. If it is not 0, it is at least the
     /// time of one step. The job also completes the step in which this time ends, and all these steps count. It is 0 if no steps
     /// are granted ahead: the job then completes only its present step.
-    fn works_on(&self, _job: &Subject<'_>, _devices: u32) -> Nanos {
+    fn works_on(&self, _job: &JobKey<'_>, _devices: u32) -> Nanos {
         Nanos::ZERO
     }
 }
@@ -149,7 +148,7 @@ impl Measured {
     }
 
     /// The measurements of the job itself, or else of its workload under another plan or batch, with the closest number of devices.
-    fn closest(&self, job: &Subject<'_>, devices: u32) -> Option<&Restarts> {
+    fn closest(&self, job: &JobKey<'_>, devices: u32) -> Option<&Restarts> {
         let distance = |of: &&Restarts| {
             (of.devices.abs_diff(devices), of.plan != job.plan, of.global_batch != job.global_batch)
         };
@@ -158,13 +157,7 @@ impl Measured {
 }
 
 impl SwitchCosts for Measured {
-    fn cost(
-        &self,
-        job: &Subject<'_>,
-        devices: u32,
-        of: Cost,
-        luck: &mut dyn FnMut() -> f64,
-    ) -> Option<Nanos> {
+    fn cost(&self, job: &JobKey<'_>, devices: u32, of: Cost, luck: &mut dyn FnMut() -> f64) -> Option<Nanos> {
         let measured = &self.closest(job, devices)?.parts;
         let is_measured = |parts: &&&[Switch]| parts.iter().all(|part| measured.contains_key(part));
         let mut ns = 0.0;
@@ -178,7 +171,7 @@ impl SwitchCosts for Measured {
         Some(Nanos(ns.max(0.0).round() as u64))
     }
 
-    fn works_on(&self, job: &Subject<'_>, devices: u32) -> Nanos {
+    fn works_on(&self, job: &JobKey<'_>, devices: u32) -> Nanos {
         self.closest(job, devices).map_or(Nanos::ZERO, |_| self.works_on)
     }
 }
@@ -242,7 +235,7 @@ impl FromStr for Named {
 }
 
 impl SwitchCosts for Named {
-    fn cost(&self, _: &Subject<'_>, devices: u32, of: Cost, _: &mut dyn FnMut() -> f64) -> Option<Nanos> {
+    fn cost(&self, _: &JobKey<'_>, devices: u32, of: Cost, _: &mut dyn FnMut() -> f64) -> Option<Nanos> {
         Some(match of {
             Cost::Resume if self.resume.is_some() => self.resume?,
             Cost::Restart | Cost::Resume => *self.from.range(..=devices.max(1)).next_back()?.1,
@@ -256,17 +249,11 @@ impl SwitchCosts for Named {
 pub struct MeasuredElseNamed(pub Measured, pub Named);
 
 impl SwitchCosts for MeasuredElseNamed {
-    fn cost(
-        &self,
-        job: &Subject<'_>,
-        devices: u32,
-        of: Cost,
-        luck: &mut dyn FnMut() -> f64,
-    ) -> Option<Nanos> {
+    fn cost(&self, job: &JobKey<'_>, devices: u32, of: Cost, luck: &mut dyn FnMut() -> f64) -> Option<Nanos> {
         self.0.cost(job, devices, of, luck).or_else(|| self.1.cost(job, devices, of, luck))
     }
 
-    fn works_on(&self, job: &Subject<'_>, devices: u32) -> Nanos {
+    fn works_on(&self, job: &JobKey<'_>, devices: u32) -> Nanos {
         self.0.works_on(job, devices)
     }
 }
@@ -310,13 +297,13 @@ mod tests {
     #[test]
     fn costs_are_sums_of_what_was_measured_of_the_closest_job() {
         let measured = measured();
-        let job = |workload, batch, plan: &str| Subject {
+        let job = |workload, batch, plan: &str| JobKey {
             workload,
             global_batch: Some(batch),
             plan: Some(plan.parse().unwrap()),
             trace_time: None,
         };
-        let ms = |job: &Subject<'_>, devices, of, luck: f64| {
+        let ms = |job: &JobKey<'_>, devices, of, luck: f64| {
             measured.cost(job, devices, of, &mut || luck).map(|cost| cost.0 as f64 / 1e6)
         };
         let lstm = job("lstm", 20, "dp1");
@@ -336,7 +323,7 @@ mod tests {
     #[test]
     fn a_named_cost_is_for_going_on_alone() {
         let both = MeasuredElseNamed(measured(), Named::constant(Nanos(62_000_000_000)));
-        let job = |workload| Subject { workload, global_batch: None, plan: None, trace_time: None };
+        let job = |workload| JobKey { workload, global_batch: None, plan: None, trace_time: None };
         let cost = |workload, of| both.cost(&job(workload), 1, of, &mut || 0.0).map(|cost| cost.0);
         assert_eq!(cost("philly", Cost::Restart), Some(62_000_000_000));
         assert_eq!(cost("philly", Cost::Start), Some(0));
@@ -347,7 +334,7 @@ mod tests {
 
     #[test]
     fn a_named_cost_may_depend_on_the_number_of_devices() {
-        let job = Subject { workload: "philly", global_batch: None, plan: None, trace_time: None };
+        let job = JobKey { workload: "philly", global_batch: None, plan: None, trace_time: None };
         let cost =
             |named: &Named, devices| named.cost(&job, devices, Cost::Restart, &mut || 0.0).map(|cost| cost.0);
         let named: Named = "40s,9:60s,17:2m".parse().unwrap();

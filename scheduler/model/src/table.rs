@@ -16,7 +16,9 @@ use schema::{
 };
 
 use self::estimate::{Estimate, pooled, step_alone, times};
-use crate::{HostDrift, Neighbour, Prediction, Question, Subject, Throughput, host_drift::effects_of_runs};
+use crate::{
+    HostDrift, JobKey, Neighbour, PredictRequest, Prediction, Throughput, host_drift::effects_of_runs,
+};
 
 /// Rows of jobs alone are pooled if their runs began within this time of the newest one.
 const AS_NEW: Duration = Duration::from_secs(15 * 60);
@@ -166,20 +168,20 @@ impl Table {
     }
 
     /// The step time of a job beside its co-runners over that of the job alone, and its 95 % interval; `None` if no row has it.
-    pub fn slowdown_by_co_runners(&self, question: &Question<'_>) -> Option<(f64, Option<(f64, f64)>)> {
+    pub fn slowdown_by_co_runners(&self, question: &PredictRequest<'_>) -> Option<(f64, Option<(f64, f64)>)> {
         let is_company = |company: &Company| are_beside(company, question.co_runners, question.sharing);
         self.slowdown(question, question.cpus.map(u32::from), is_company)
     }
 
     /// The step time alone, and its number of threads.
-    fn alone(&self, question: &Question<'_>) -> Option<(Estimate, Option<u32>)> {
+    fn alone(&self, question: &PredictRequest<'_>) -> Option<(Estimate, Option<u32>)> {
         let (rows, threads) = self.rows_alone(question)?;
         let step_ns: Vec<Estimate> = rows.iter().map(|row| row.step_ns).collect();
         Some((pooled(&step_ns)?, threads))
     }
 
     /// The rows that the step time alone is made from, and their number of threads.
-    fn rows_alone(&self, question: &Question<'_>) -> Option<(Vec<&Alone>, Option<u32>)> {
+    fn rows_alone(&self, question: &PredictRequest<'_>) -> Option<(Vec<&Alone>, Option<u32>)> {
         let of_workload = self.alone.get(question.job.workload)?;
         let rows: Vec<&Alone> = of_workload.iter().filter(|row| row.of.answers(question)).collect();
         // If any number of threads is acceptable, that of the first row is used.
@@ -194,7 +196,7 @@ impl Table {
     /// The slowdown by a company, as measured with this number of threads.
     fn slowdown(
         &self,
-        question: &Question<'_>,
+        question: &PredictRequest<'_>,
         threads: Option<u32>,
         is_company: impl Fn(&Company) -> bool,
     ) -> Option<Estimate> {
@@ -204,7 +206,7 @@ impl Table {
 
     fn rows_together(
         &self,
-        question: &Question<'_>,
+        question: &PredictRequest<'_>,
         threads: Option<u32>,
         is_company: impl Fn(&Company) -> bool,
     ) -> impl Iterator<Item = &Slowdown> {
@@ -222,11 +224,11 @@ impl Table {
     /// The prediction, with the time alone and the slowdown by co-runners of another model where the table has none.
     pub(crate) fn predict_or(
         &self,
-        question: &Question<'_>,
+        question: &PredictRequest<'_>,
         alone: impl FnOnce() -> Option<Prediction>,
         by_co_runners: impl FnOnce() -> Option<Estimate>,
     ) -> Option<Prediction> {
-        let Question { co_runners, sharing, .. } = question;
+        let PredictRequest { co_runners, sharing, .. } = question;
         let otherwise = || alone().map(|found| ((found.step_ns, found.step_ns_ci), None));
         let (mut step_ns, threads) = self.alone(question).or_else(otherwise)?;
         if !co_runners.is_empty() {
@@ -256,12 +258,12 @@ impl Table {
 }
 
 impl Throughput for Table {
-    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+    fn predict(&self, question: &PredictRequest<'_>) -> Option<Prediction> {
         self.predict_or(question, || question.trace_time(), || None)
     }
 
     /// Those of the rows of the job alone, and of the job beside its co-runners, that make their numbers doubtful.
-    fn warnings(&self, question: &Question<'_>) -> Warnings {
+    fn warnings(&self, question: &PredictRequest<'_>) -> Warnings {
         let Some((alone, threads)) = self.rows_alone(question) else { return Warnings::default() };
         let is_company = |company: &Company| are_beside(company, question.co_runners, question.sharing);
         let together = self.rows_together(question, threads, is_company);
@@ -280,7 +282,7 @@ fn is_as_new(began: SystemTime, newest: SystemTime) -> bool {
 }
 
 /// Whether a company consists of these co-runners, who share their devices in this mode.
-fn are_beside(company: &Company, co_runners: &[Subject<'_>], sharing: &Sharing) -> bool {
+fn are_beside(company: &Company, co_runners: &[JobKey<'_>], sharing: &Sharing) -> bool {
     match company {
         Company::CoRunners(members, mode) => mode == sharing && are(members, co_runners),
         Company::Neighbour(_) => false,
@@ -289,7 +291,7 @@ fn are_beside(company: &Company, co_runners: &[Subject<'_>], sharing: &Sharing) 
 
 impl Measured {
     /// Whether the question is about this job in this placement, with any other jobs.
-    fn answers(&self, question: &Question<'_>) -> bool {
+    fn answers(&self, question: &PredictRequest<'_>) -> bool {
         let job = &question.job;
         (self.global_batch, self.plan) == (job.global_batch, job.plan)
             && question.placement == [self.devices]
@@ -299,20 +301,20 @@ impl Measured {
 }
 
 /// Whether the members of a group are these co-runners, in any order.
-fn are(members: &[Member], co_runners: &[Subject<'_>]) -> bool {
-    let as_often = |subject: &Subject<'_>| {
+fn are(members: &[Member], co_runners: &[JobKey<'_>]) -> bool {
+    let as_often = |subject: &JobKey<'_>| {
         members.iter().filter(|member| is(member, subject)).count()
             == co_runners.iter().filter(|other| same(other, subject)).count()
     };
     members.len() == co_runners.len() && co_runners.iter().all(as_often)
 }
 
-fn is(member: &Member, subject: &Subject<'_>) -> bool {
+fn is(member: &Member, subject: &JobKey<'_>) -> bool {
     (member.0.as_str(), member.1, member.2) == (subject.workload, subject.global_batch, subject.plan)
 }
 
 /// Whether two jobs have the same rows, regardless of step times in traces.
-fn same(a: &Subject<'_>, b: &Subject<'_>) -> bool {
+fn same(a: &JobKey<'_>, b: &JobKey<'_>) -> bool {
     (a.workload, a.global_batch, a.plan) == (b.workload, b.global_batch, b.plan)
 }
 

@@ -2,7 +2,7 @@
 
 use schema::plan::Plan;
 
-use crate::{Prediction, Question};
+use crate::{PredictRequest, Prediction};
 
 /// The time of a step alone in the trace of a job. It holds for what the job asks for, and for nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct TraceTime<'a> {
     pub device_type: Option<&'a str>,
 }
 
-impl Question<'_> {
+impl PredictRequest<'_> {
     /// The step time alone in the trace, if it holds for the plan and the devices of the question.
     pub(crate) fn trace_time(&self) -> Option<Prediction> {
         let TraceTime { step_ns, plan, devices, nodes, device_type } = self.job.trace_time?;

@@ -3,7 +3,8 @@
 mod support;
 
 use model::{
-    FittedModel, Observation, Options, Parts, Placement, Question, Setting, Subject, Throughput, fit_workload,
+    FittedModel, JobKey, Observation, Options, Parts, Placement, PredictRequest, Setting, Throughput,
+    fit_workload,
 };
 use schema::{
     fitted::{Facts, FittedRow},
@@ -97,8 +98,8 @@ fn an_observation_that_is_no_time_or_of_an_unknown_job_teaches_nothing() {
 #[test]
 fn questions_are_about_jobs_alone_on_devices_of_its_type_with_the_cores_of_its_rows() {
     let model = of_one_device();
-    let job = Subject { workload: "job", global_batch: Some(16), plan: Some(plan(1)), trace_time: None };
-    let question = Question {
+    let job = JobKey { workload: "job", global_batch: Some(16), plan: Some(plan(1)), trace_time: None };
+    let question = PredictRequest {
         job,
         placement: &[1],
         device_type: "GPU",
@@ -108,13 +109,13 @@ fn questions_are_about_jobs_alone_on_devices_of_its_type_with_the_cores_of_its_r
         neighbours: &[],
     };
     let measured = Some((step_s(16, 1) * 1e9).round());
-    let step_ns = |model: &FittedModel, question: &Question<'_>| {
+    let step_ns = |model: &FittedModel, question: &PredictRequest<'_>| {
         model.predict(question).map(|found| found.step_ns.round())
     };
     assert_eq!(step_ns(&model, &question), measured, "with 4 cores, as it was measured");
-    assert_eq!(step_ns(&model, &Question { cpus: Some(4), ..question }), measured);
-    assert_eq!(step_ns(&model, &Question { co_runners: &[job], ..question }), None);
-    let of_other = Question { device_type: "CPU", ..question };
+    assert_eq!(step_ns(&model, &PredictRequest { cpus: Some(4), ..question }), measured);
+    assert_eq!(step_ns(&model, &PredictRequest { co_runners: &[job], ..question }), None);
+    let of_other = PredictRequest { device_type: "CPU", ..question };
     assert_eq!(step_ns(&model, &of_other), None);
     assert_eq!(step_ns(&model.clone().for_all_devices(), &of_other), measured);
     let mut model = model;

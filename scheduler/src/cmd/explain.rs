@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use cli::agree::Yes;
 use rig::{Exit, output};
 use schema::{
-    decision::{Action, DeviceId, Happened, Settled, Turn},
+    decision::{Action, ClusterEvent, DeviceId, Settled, Turn},
     units::Nanos,
 };
 
@@ -74,7 +74,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
 }
 
 fn has_arrived(turns: &[Turn], job: JobId) -> bool {
-    let arrives = |turn: &Turn| turn.events.contains(&Happened::Arrived { job });
+    let arrives = |turn: &Turn| turn.events.contains(&ClusterEvent::Arrived { job });
     turns.iter().any(arrives)
 }
 
@@ -112,7 +112,7 @@ fn lines(view: &View<'_>, turn: &Turn, job: JobId) -> Vec<String> {
     let ends_here = matches!(state, State::Ended { at, how: Ending::ByPolicy } if *at == turn.at_ns);
     let events = turn.events.iter().filter(|happened| happened.job() == Some(job));
     let events = events.map(|happened| match happened {
-        Happened::Settled { now: Settled::Stopped, .. } | Happened::Failed { .. } if ends_here => {
+        ClusterEvent::Settled { now: Settled::Stopped, .. } | ClusterEvent::Failed { .. } if ends_here => {
             "left its devices".into()
         }
         other => event(other),
@@ -126,18 +126,18 @@ fn lines(view: &View<'_>, turn: &Turn, job: JobId) -> Vec<String> {
     all.map(|line| format!("  turn {} at {}: {line}", turn.turn, turn.at_ns)).collect()
 }
 
-fn event(happened: &Happened) -> String {
+fn event(happened: &ClusterEvent) -> String {
     match happened {
-        Happened::Arrived { .. } => "arrived".into(),
-        Happened::Settled { now: Settled::Running, steps, .. } => format!("runs from step {steps}"),
-        Happened::Settled { now: Settled::Paused, steps, .. } => format!("paused at step {steps}"),
-        Happened::Settled { now: Settled::Stopped, steps, .. } => format!("stopped at step {steps}"),
-        Happened::Progress { steps, loss: Some(loss), .. } => {
+        ClusterEvent::Arrived { .. } => "arrived".into(),
+        ClusterEvent::Settled { now: Settled::Running, steps, .. } => format!("runs from step {steps}"),
+        ClusterEvent::Settled { now: Settled::Paused, steps, .. } => format!("paused at step {steps}"),
+        ClusterEvent::Settled { now: Settled::Stopped, steps, .. } => format!("stopped at step {steps}"),
+        ClusterEvent::Progress { steps, loss: Some(loss), .. } => {
             format!("reported {steps} steps and a loss of {loss:.4}")
         }
-        Happened::Progress { steps, .. } => format!("reported {steps} steps"),
-        Happened::Finished { steps, .. } => format!("finished after {steps} steps"),
-        Happened::Failed { steps, detail, .. } => format!("failed, {steps} steps are kept: {detail}"),
+        ClusterEvent::Progress { steps, .. } => format!("reported {steps} steps"),
+        ClusterEvent::Finished { steps, .. } => format!("finished after {steps} steps"),
+        ClusterEvent::Failed { steps, detail, .. } => format!("failed, {steps} steps are kept: {detail}"),
         other => other.to_string(),
     }
 }

@@ -34,11 +34,11 @@ use crate::{
 ///
 /// Each formula that describes three or more different configurations of a workload is fitted. The errors that are printed are
 /// those of predictions of rows that were left out of the fit: one configuration after another, or a twentieth of more than
-/// twenty (leave-one-out), and a part of them at once (held out). The formula that describes the most
-/// rows is asked first, unless another has surely smaller errors on the rows that both describe. Rows that the others contradict are named,
-/// and are not fitted to. The table has the mean errors of this one, and how many of its parameters the rows do not
-/// determine; --verbose prints all formulas and parameters, which the model has, too. Where a run has several launches of a configuration, their differences are printed as
-/// well, because no prediction of a launch can be better.
+/// twenty (leave-one-out), and a part of them at once (held out). The formula that describes the most rows is asked first, unless
+/// another has surely smaller errors on the rows that both describe. Rows that the others contradict are named, and are not fitted
+/// to. The table has the mean errors of the first formula, and how many of its parameters the rows do not determine; --verbose prints
+/// all formulas and parameters, which the model has, too. Where a run has several launches of a configuration, their differences are
+/// printed as well, because no prediction of a launch can be better.
 ///
 /// Workloads with too few rows are left out, and the command exits with 1.
 ///
@@ -52,8 +52,8 @@ use crate::{
 ///
 /// With --suggest, --out is a table of the configurations that are worth measuring next, which `profile single --grid` measures. Each
 /// one lowers the variances of all predictions most for a second of device time, after those before it. They are plans that are
-/// valid at a batch of the rows on up to as many devices of one node as rows have, and that no row has. A workload with too few
-/// rows for a fit is chosen for by what is assumed before a fit. That a plan fits into memory is checked when it is measured.
+/// valid at a batch of the rows on up to as many devices of one node as rows have, and that no row has. For a workload with too few
+/// rows for a fit, the priors decide. Whether a plan fits into memory is checked when it is measured.
 ///
 /// Example: `sched fit runs/two-ranks runs/four-ranks --out MODEL.json`
 ///
@@ -123,12 +123,12 @@ pub(super) struct Args {
     /// mode,job_a,job_b,.. of pairs of any origin. Without RUN and --csv, the model has no times of jobs alone.
     #[arg(long, value_name = "RUN|FILE", num_args = 1.., conflicts_with_all = ["suggest", "curve", "duration"])]
     interference: Vec<PathBuf>,
-    /// Let the model answer only for what its rows cover: plans with the same kinds of parallelism and the same stage of ZeRO, offload, gc and
-    /// precision as a row of the workload, on as many devices and with as many samples in a micro-batch as such rows have, from the fewest to
+    /// Let the model predict only what its rows cover: plans with the same kinds of parallelism, stage of ZeRO, offload, gc and precision
+    /// as a row of the workload, on as many devices and with as many samples in a micro-batch as such rows have, from the fewest to
     /// the most.
     ///
-    /// Policies that believe such a model, or a simulation whose truth it is, do not choose plans whose time is a guess. Workloads of --published have no rows, and
-    /// are answered for on up to 8 devices, and under ZeRO for stage 2.
+    /// With such a model a policy never picks a plan whose time is a guess, and neither does a simulation whose truth it is. Workloads
+    /// of --published have no rows, and are predicted on up to 8 devices, and under ZeRO for stage 2.
     #[arg(long, conflicts_with_all = ["suggest", "curve"])]
     within_rows: bool,
     /// The share of the configurations that the held-out errors are of. The others are fitted to.

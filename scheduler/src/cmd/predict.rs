@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, bail, ensure};
 use cli::table;
 use jobs::workload_lookup;
-use model::{Answer, FittedModel, Placement, Question, Setting, Subject, WIDEST_INTERVAL, formula};
+use model::{Answer, FittedModel, JobKey, Placement, PredictRequest, Setting, WIDEST_INTERVAL, formula};
 use rig::{Exit, output};
 use schema::{
     catalog::Catalog,
@@ -210,8 +210,8 @@ fn slowdown(
     cpus: Option<u16>,
 ) -> anyhow::Result<(f64, Option<(f64, f64)>)> {
     let table = inputs::table(&args.table)?;
-    let co_runners: Vec<Subject<'_>> = others.iter().map(subject).collect();
-    let question = Question {
+    let co_runners: Vec<JobKey<'_>> = others.iter().map(subject).collect();
+    let question = PredictRequest {
         job: subject(job),
         placement: &devices.0,
         device_type,
@@ -233,8 +233,8 @@ fn slowdown(
     })
 }
 
-fn subject(job: &Job) -> Subject<'_> {
-    Subject { workload: &job.workload, global_batch: job.global_batch, plan: job.plan, trace_time: None }
+fn subject(job: &Job) -> JobKey<'_> {
+    JobKey { workload: &job.workload, global_batch: job.global_batch, plan: job.plan, trace_time: None }
 }
 
 fn row(

@@ -2,7 +2,7 @@
 
 use anyhow::{bail, ensure};
 use schema::{
-    decision::{Happened, Settled},
+    decision::{ClusterEvent, Settled},
     rows::ErrorKind,
     units::Nanos,
 };
@@ -17,14 +17,14 @@ use crate::{
 impl Engine<'_> {
     /// # Errors
     /// Fails if the event contradicts the present state, which is a bug of the cluster.
-    pub(super) fn apply(&mut self, now: Nanos, happened: &Happened) -> anyhow::Result<()> {
+    pub(super) fn apply(&mut self, now: Nanos, happened: &ClusterEvent) -> anyhow::Result<()> {
         ensure!(now >= self.now, "the clock went back: its last time was {}", self.now);
         self.now = now;
         if let Some(chain) = &mut self.chain {
             chain.happened(now, happened);
         }
         match *happened {
-            Happened::Arrived { job } => {
+            ClusterEvent::Arrived { job } => {
                 ensure!(job.0 as usize == self.arrived, "{} jobs have arrived before it", self.arrived);
                 ensure!(self.arrived < self.asked.len(), "there is no such job");
                 let arrival = self.asked[self.arrived].arrival;
@@ -35,7 +35,7 @@ impl Engine<'_> {
                     self.changes.push(Change::Waits(job));
                 }
             }
-            Happened::Progress { job, steps, loss } => {
+            ClusterEvent::Progress { job, steps, loss } => {
                 let runs = self.placed_at(job)?.phase == Phase::Running;
                 let before = &self.jobs[job.0 as usize];
                 let last = (before.steps, before.steps_at);
@@ -53,13 +53,13 @@ impl Engine<'_> {
                 self.changes.push(Change::Progressed(job));
                 self.learn(job, last);
             }
-            Happened::Settled { job, now: settled, steps } => self.settled(job, settled, steps)?,
-            Happened::Finished { job, steps } => {
+            ClusterEvent::Settled { job, now: settled, steps } => self.settled(job, settled, steps)?,
+            ClusterEvent::Finished { job, steps } => {
                 self.placed_at(job)?;
                 self.set_steps(job, steps)?;
                 self.end(job, Ending::Finished);
             }
-            Happened::Failed { job, steps, kind, ref detail } => {
+            ClusterEvent::Failed { job, steps, kind, ref detail } => {
                 let placed = self.placed_at(job)?.clone();
                 if placed.phase == Phase::Ending {
                     self.ended_by_policy(job, steps);
@@ -68,7 +68,7 @@ impl Engine<'_> {
                     self.failed(job, &placed, kind, detail);
                 }
             }
-            Happened::DeviceLost { device } => {
+            ClusterEvent::DeviceLost { device } => {
                 ensure!(device.0 < self.topology.devices(), "there is no such device");
                 ensure!(!self.occupancy.is_lost(device), "it is lost already");
                 let there: Vec<JobId> = self.all_there(&[device]).collect();
@@ -77,13 +77,13 @@ impl Engine<'_> {
                 self.occupancy.set_lost(device, true);
                 self.changes.push(Change::Lost(device));
             }
-            Happened::DeviceBack { device } => {
+            ClusterEvent::DeviceBack { device } => {
                 ensure!(device.0 < self.topology.devices(), "there is no such device");
                 ensure!(self.occupancy.is_lost(device), "it was not lost");
                 self.occupancy.set_lost(device, false);
                 self.changes.push(Change::Back(device));
             }
-            Happened::Deadline => {
+            ClusterEvent::Deadline => {
                 ensure!(self.wake_at.is_some_and(|at| at <= now), "the policy did not ask to be woken");
             }
         }

@@ -8,7 +8,7 @@ const WAKES: u32 = 1_000;
 /// The time of the run in which [`WAKES`] idle wakes are an error.
 const WITHIN: Nanos = Nanos::SECOND;
 
-/// Counts idle wakes in a row: turns whose event is [`Happened::Deadline`](schema::decision::Happened) and that have no action.
+/// Counts idle wakes in a row: turns whose event is [`ClusterEvent::Deadline`](schema::decision::ClusterEvent) and that have no action.
 #[derive(Debug, Default)]
 pub(super) struct IdleWakes {
     since: Option<Nanos>,

@@ -1,6 +1,6 @@
 //! What the model of the policy learns from a run: the step times of jobs that have their devices for themselves.
 
-use model::Question;
+use model::PredictRequest;
 use schema::units::Nanos;
 
 use super::Engine;
@@ -89,7 +89,7 @@ impl Engine<'_> {
         let asked = &self.asked[id.0 as usize];
         let workload = asked.what.workload();
         let device_type = self.topology.type_of(placed.devices[0]);
-        let question = Question {
+        let question = PredictRequest {
             job: asked.subject(&workload, placed.plan, self.topology, device_type),
             placement: &self.topology.placement(&placed.devices),
             device_type,

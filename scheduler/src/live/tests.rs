@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
-use model::{Prediction, Question, Throughput};
+use model::{PredictRequest, Prediction, Throughput};
 use schema::{
-    decision::{Action, Happened, Settled, Turn},
+    decision::{Action, ClusterEvent, Settled, Turn},
     placement::Placement,
     rows::ErrorKind,
     sharing::Sharing,
@@ -17,13 +17,13 @@ use crate::{
     job::{Ending, Job, JobRequest, Pausing, Payload, Phase, Placed, SharedRequest, State},
     occupancy::Occupancy,
     topology::{DeviceId, Topology},
-    view::{Known, View},
+    view::{PolicyContext, View},
 };
 
 struct Unknown;
 
 impl Throughput for Unknown {
-    fn predict(&self, _question: &Question<'_>) -> Option<Prediction> {
+    fn predict(&self, _question: &PredictRequest<'_>) -> Option<Prediction> {
         None
     }
 }
@@ -77,7 +77,7 @@ fn placed(device: u32, phase: Phase) -> State {
     }))
 }
 
-fn turn(happened: Happened, actions: Vec<Action>, reason: &str) -> Turn {
+fn turn(happened: ClusterEvent, actions: Vec<Action>, reason: &str) -> Turn {
     Turn {
         turn: 3,
         at_ns: Nanos(5 * Nanos::SECOND.0),
@@ -122,7 +122,7 @@ fn a_view_says_where_all_jobs_are_and_a_turn_what_changed() {
         occupancy: &occupancy,
         changes: &[],
         model: &Unknown,
-        known: Known::default(),
+        known: PolicyContext::default(),
     };
     let expected = [
         "1 of 8 jobs done, 1 failed, 1 ended by the policy, mean JCT 2.00 s",
@@ -137,7 +137,7 @@ fn a_view_says_where_all_jobs_are_and_a_turn_what_changed() {
     let start = Action::Start { job: JobId(4), devices: vec![DeviceId(1)], cpus: None, plan: None };
     for (turn, lines) in [
         (
-            turn(Happened::Finished { job: JobId(2), steps: 200 }, vec![start], "j4 is next"),
+            turn(ClusterEvent::Finished { job: JobId(2), steps: 200 }, vec![start], "j4 is next"),
             vec![
                 "[5.00 s] j2 finished after 3.00 s; 3 of 8 have ended",
                 "[5.00 s] start j4 on n0/cuda:1 (j4 is next)",
@@ -145,16 +145,16 @@ fn a_view_says_where_all_jobs_are_and_a_turn_what_changed() {
         ),
         (
             turn(
-                Happened::Progress { job: JobId(0), steps: 50, loss: None },
+                ClusterEvent::Progress { job: JobId(0), steps: 50, loss: None },
                 vec![Action::Pause { job: JobId(0) }],
                 "",
             ),
             vec!["[5.00 s] pause j0"],
         ),
-        (turn(Happened::Deadline, Vec::new(), ""), Vec::new()),
+        (turn(ClusterEvent::Deadline, Vec::new(), ""), Vec::new()),
         (
             turn(
-                Happened::Settled { job: JobId(7), now: Settled::Stopped, steps: 4 },
+                ClusterEvent::Settled { job: JobId(7), now: Settled::Stopped, steps: 4 },
                 vec![
                     Action::End { job: JobId(4) },
                     Action::Throttle { job: JobId(1), share: Share::new(0.25).unwrap() },
@@ -169,7 +169,7 @@ fn a_view_says_where_all_jobs_are_and_a_turn_what_changed() {
         ),
         (
             turn(
-                Happened::Failed {
+                ClusterEvent::Failed {
                     job: JobId(3),
                     steps: 0,
                     kind: ErrorKind::Hung,

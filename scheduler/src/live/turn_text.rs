@@ -1,6 +1,6 @@
 //! The text of a turn.
 
-use schema::decision::{Action, Happened, Settled, Turn};
+use schema::decision::{Action, ClusterEvent, Settled, Turn};
 
 use crate::{
     cluster::JobId,
@@ -14,36 +14,36 @@ pub(super) fn turn_lines(turn: &Turn, view: &View<'_>) -> Vec<String> {
     let name = |job: JobId| &view.asked[job.0 as usize].name;
     let has_been_ended =
         |job: JobId| matches!(view.jobs[job.0 as usize].state, State::Ended { how: Ending::ByPolicy, .. });
-    let event = |happened: &Happened| match happened {
-        Happened::Settled { job, now: Settled::Stopped, .. } | Happened::Failed { job, .. }
+    let event = |happened: &ClusterEvent| match happened {
+        ClusterEvent::Settled { job, now: Settled::Stopped, .. } | ClusterEvent::Failed { job, .. }
             if has_been_ended(*job) =>
         {
             let steps = view.jobs[job.0 as usize].steps;
             Some(format!("{} was ended by the policy after {steps} steps", name(*job)))
         }
-        Happened::Arrived { job } => Some(format!("{} arrived", name(*job))),
-        Happened::Settled { job, now: Settled::Running, steps } => {
+        ClusterEvent::Arrived { job } => Some(format!("{} arrived", name(*job))),
+        ClusterEvent::Settled { job, now: Settled::Running, steps } => {
             Some(format!("{} runs from step {steps}", name(*job)))
         }
-        Happened::Settled { job, now: Settled::Paused, steps } => {
+        ClusterEvent::Settled { job, now: Settled::Paused, steps } => {
             Some(format!("{} paused at step {steps}", name(*job)))
         }
-        Happened::Settled { job, now: Settled::Stopped, steps } => {
+        ClusterEvent::Settled { job, now: Settled::Stopped, steps } => {
             Some(format!("{} stopped at step {steps}", name(*job)))
         }
-        Happened::Finished { job, .. } => {
+        ClusterEvent::Finished { job, .. } => {
             let arrival = view.asked[job.0 as usize].arrival;
             let ended = view.jobs.iter().filter(|job| matches!(job.state, State::Ended { .. })).count();
             let after = turn.at_ns.saturating_sub(arrival);
             Some(format!("{} finished after {after}; {ended} of {} have ended", name(*job), view.asked.len()))
         }
-        Happened::Failed { job, detail, .. } => Some(match &view.jobs[job.0 as usize].state {
+        ClusterEvent::Failed { job, detail, .. } => Some(match &view.jobs[job.0 as usize].state {
             State::Ended { .. } => format!("{} failed: {detail}", name(*job)),
             _ => format!("{} failed and is tried again: {detail}", name(*job)),
         }),
-        Happened::DeviceLost { device } => Some(format!("{} is lost", view.topology.name_of(*device))),
-        Happened::DeviceBack { device } => Some(format!("{} is back", view.topology.name_of(*device))),
-        Happened::Progress { .. } | Happened::Deadline => None,
+        ClusterEvent::DeviceLost { device } => Some(format!("{} is lost", view.topology.name_of(*device))),
+        ClusterEvent::DeviceBack { device } => Some(format!("{} is back", view.topology.name_of(*device))),
+        ClusterEvent::Progress { .. } | ClusterEvent::Deadline => None,
     };
     let action = |action: &Action| match action {
         Action::Start { job, devices, plan, .. } => {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use model::Question;
+use model::PredictRequest;
 use schema::{
     rows::{Prediction, Warnings},
     sharing::Sharing,
@@ -49,11 +49,11 @@ impl RunInputs {
     pub(super) fn ask_alone<T>(
         &self,
         asked: &JobRequest,
-        answer: impl Fn(&Question<'_>) -> Option<T>,
+        answer: impl Fn(&PredictRequest<'_>) -> Option<T>,
     ) -> Option<T> {
         let workload = asked.what.workload();
         self.topology.nodes().iter().find_map(|node| {
-            answer(&Question {
+            answer(&PredictRequest {
                 job: asked.subject(&workload, asked.plan, &self.topology, &node.device_type),
                 placement: &[asked.devices],
                 device_type: &node.device_type,
@@ -67,7 +67,7 @@ impl RunInputs {
 
     fn basis<'a>(&self, asked: &'a JobRequest, known: &mut HashMap<Kind<'a>, Basis>) -> Basis {
         let truth = &self.models.truth;
-        let of_rows = |question: &Question<'_>| {
+        let of_rows = |question: &PredictRequest<'_>| {
             let step = truth.predict(question)?;
             Some(Basis { step: Some(step), warnings: truth.warnings(question) })
         };

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use model::{Question, Throughput};
+use model::{PredictRequest, Throughput};
 use outcomes::fairness::{self, Devices, Stay};
 use schema::{rows::Outcome, sharing::Sharing};
 
@@ -68,7 +68,7 @@ impl RunInputs {
         let workload = asked.what.workload();
         let (mut rate, mut count) = (0.0, 0);
         for (device_type, (placement, devices)) in types {
-            let step = self.models.truth.predict(&Question {
+            let step = self.models.truth.predict(&PredictRequest {
                 job: asked.subject(&workload, asked.plan, &self.topology, device_type),
                 placement: &placement,
                 device_type,

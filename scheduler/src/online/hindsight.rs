@@ -3,7 +3,7 @@
 use anyhow::{Context as _, bail, ensure};
 use cli::agree::Consent;
 use schema::{
-    decision::{self, Action, Happened, Turn},
+    decision::{self, Action, ClusterEvent, Turn},
     rows::{self, MachineSpeed, Outcome, Skip},
     run_dir::RunDir,
 };
@@ -50,12 +50,13 @@ pub fn hindsight(run: &RunDir, consent: &Consent) -> anyhow::Result<(Vec<Outcome
 fn check_fits(inputs: &RunInputs, turns: &[Turn]) -> anyhow::Result<()> {
     let (jobs, devices) = (inputs.asked.len(), inputs.topology.devices());
     for (turn, line) in turns.iter().zip(1..) {
-        let named = turn.events.iter().filter_map(Happened::job).chain(turn.actions.iter().map(Action::job));
+        let named =
+            turn.events.iter().filter_map(ClusterEvent::job).chain(turn.actions.iter().map(Action::job));
         if let Some(other) = named.into_iter().find(|job| job.0 as usize >= jobs) {
             bail!("line {line}: there is no job {}, as the trace of the run has {jobs} jobs", other.0);
         }
         let of_events = turn.events.iter().filter_map(|happened| match happened {
-            Happened::DeviceLost { device } | Happened::DeviceBack { device } => Some(device),
+            ClusterEvent::DeviceLost { device } | ClusterEvent::DeviceBack { device } => Some(device),
             _ => None,
         });
         let of_actions = turn.actions.iter().flat_map(|action| match action {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::Question;
+use model::PredictRequest;
 use rig::output;
 use schema::{
     decision::{JobId, Turn},
@@ -119,7 +119,7 @@ impl Known {
                 inputs.asked[other.0 as usize].subject(workload, plan, &inputs.topology, device_type)
             })
             .collect();
-        let predicted = inputs.models.truth.predict(&Question {
+        let predicted = inputs.models.truth.predict(&PredictRequest {
             job: inputs.asked[of.job.0 as usize].subject(&own, launch.plan, &inputs.topology, device_type),
             placement: &inputs.topology.placement(&launch.devices),
             device_type,

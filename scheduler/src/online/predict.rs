@@ -20,7 +20,7 @@ use crate::{
     engine::Engine,
     journal::{FirstRefusal, Journal, Unrecorded},
     policy::{self, Timed},
-    sim::{self, Course, Exact, Faults, Sim},
+    sim::{self, Exact, Faults, ProgressModel, Sim},
 };
 
 /// The predictions of a run, and its draws if there are any.
@@ -81,7 +81,7 @@ pub fn predicted(inputs: &RunInputs, outcomes: impl Iterator<Item = Outcome>, dr
 pub(super) struct Chance<'a> {
     pub(super) seed: u64,
     pub(super) truth: &'a dyn Throughput,
-    pub(super) course: Box<dyn Course + 'a>,
+    pub(super) course: Box<dyn ProgressModel + 'a>,
 }
 
 /// The result of a simulation.

@@ -36,7 +36,7 @@ use crate::{
     policy,
     testbed::process::WORK_LEFT,
     topology::Topology,
-    view::Known,
+    view::PolicyContext,
 };
 
 /// The inputs of a run.
@@ -174,7 +174,7 @@ impl RunInputs {
             },
             None => engine::Settings::default(),
         };
-        let known = Known {
+        let known = PolicyContext {
             costs: self.costs.as_deref(),
             plans: Some(&self.plans),
             history: &self.history,

@@ -1,6 +1,6 @@
 //! The plans that can be simulated.
 
-use model::{Question, Subject, Throughput};
+use model::{JobKey, PredictRequest, Throughput};
 use schema::{plan::Plan, sharing::Sharing};
 
 use crate::topology::Topology;
@@ -14,8 +14,8 @@ pub(super) fn has_time(
 ) -> bool {
     let of_type = topology.nodes().iter().filter(|node| node.device_type == device_type);
     let Some(largest) = of_type.max_by_key(|node| node.devices.len()) else { return false };
-    let job = Subject { workload, global_batch: Some(batch), plan: Some(plan), trace_time: None };
-    let question = Question {
+    let job = JobKey { workload, global_batch: Some(batch), plan: Some(plan), trace_time: None };
+    let question = PredictRequest {
         job,
         placement: &largest.few_like_it(plan.ranks()),
         device_type,

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, fmt};
 
-use model::{Prediction, Question, Subject, UseAlone};
+use model::{JobKey, PredictRequest, Prediction, UseAlone};
 use schema::{plan::Plan, units::Nanos};
 
 use crate::{
@@ -145,11 +145,11 @@ fn ask(
     let workload = asked.what.workload();
     let others: Vec<&JobRequest> = beside.iter().map(|other| view.asked_by(*other)).collect();
     let workloads: Vec<Cow<'_, str>> = others.iter().map(|other| other.what.workload()).collect();
-    let mut co_runners: Vec<Subject<'_>> = Vec::new();
+    let mut co_runners: Vec<JobKey<'_>> = Vec::new();
     for (other, workload) in others.iter().zip(&workloads) {
         co_runners.push(other.subject(workload, plan_of(view, other.id), view.topology, device_type));
     }
-    view.model.predict(&Question {
+    view.model.predict(&PredictRequest {
         job: asked.subject(&workload, plan, view.topology, device_type),
         placement,
         device_type,

@@ -21,7 +21,7 @@ pub struct Stretch {
 
 /// The relation of time and steps on a simulated cluster. Steps have a fraction. Both functions increase, and each is the inverse of
 /// the other.
-pub trait Course {
+pub trait ProgressModel {
     /// The steps that a job has done by a time, from the beginning of the stretch on.
     fn steps_at(&mut self, job: JobId, of: &Stretch, at: Nanos) -> f64;
 
@@ -43,7 +43,7 @@ pub trait Course {
 /// The course of a cluster whose step times are exactly those of its model.
 pub struct Exact;
 
-impl Course for Exact {
+impl ProgressModel for Exact {
     fn steps_at(&mut self, _: JobId, of: &Stretch, at: Nanos) -> f64 {
         of.steps + (at - of.since).0 as f64 / of.step_ns
     }

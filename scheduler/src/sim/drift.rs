@@ -6,7 +6,7 @@ use schema::{decision::JobId, units::Nanos};
 
 use super::{
     chance::{Draw, chi_squared, normal, numbers},
-    course::{Course, Stretch, duration},
+    course::{ProgressModel, Stretch, duration},
 };
 
 /// A course on a host whose speed is drawn. Steps take `exp(level + wander(t))` times as long as the model says.
@@ -67,7 +67,7 @@ impl Drifting {
     }
 }
 
-impl Course for Drifting {
+impl ProgressModel for Drifting {
     fn steps_at(&mut self, _: JobId, of: &Stretch, at: Nanos) -> f64 {
         of.steps + (self.done(at) - self.done(of.since)) / of.step_ns
     }

@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 use schema::{
-    decision::{DeviceId, Happened, JobId, Settled},
+    decision::{ClusterEvent, DeviceId, JobId, Settled},
     units::Nanos,
 };
 
@@ -32,18 +32,18 @@ pub(super) enum Event {
 }
 
 impl Event {
-    /// The rank of the event that the engine receives, so that events at the same time have the order of [`Happened::rank`].
+    /// The rank of the event that the engine receives, so that events at the same time have the order of [`ClusterEvent::rank`].
     fn rank(self) -> (u8, u32) {
         match self {
-            Event::Finish(job, _) => Happened::Finished { job, steps: 0 }.rank(),
+            Event::Finish(job, _) => ClusterEvent::Finished { job, steps: 0 }.rank(),
             Event::Crash(job, _) | Event::Lose(job, _) => (1, job.0),
             // Before the failures of launches that it causes.
             Event::Break(device) => (0, device.0),
-            Event::Lost(device) => Happened::DeviceLost { device }.rank(),
-            Event::Back(device) => Happened::DeviceBack { device }.rank(),
-            Event::Boundary(job, _) => Happened::Settled { job, now: Settled::Paused, steps: 0 }.rank(),
-            Event::Settle(job, _, now) => Happened::Settled { job, now, steps: 0 }.rank(),
-            Event::Tell(job, _) => Happened::Progress { job, steps: 0, loss: None }.rank(),
+            Event::Lost(device) => ClusterEvent::DeviceLost { device }.rank(),
+            Event::Back(device) => ClusterEvent::DeviceBack { device }.rank(),
+            Event::Boundary(job, _) => ClusterEvent::Settled { job, now: Settled::Paused, steps: 0 }.rank(),
+            Event::Settle(job, _, now) => ClusterEvent::Settled { job, now, steps: 0 }.rank(),
+            Event::Tell(job, _) => ClusterEvent::Progress { job, steps: 0, loss: None }.rank(),
         }
     }
 }

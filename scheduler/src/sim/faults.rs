@@ -1,7 +1,7 @@
 //! What breaks on a simulated cluster.
 
 use schema::{
-    decision::{DeviceId, Happened},
+    decision::{ClusterEvent, DeviceId},
     units::Nanos,
 };
 
@@ -19,18 +19,18 @@ impl Sim<'_> {
     }
 
     /// A device is down from now on. The launches that have it fail first, and then its loss is reported.
-    pub(super) fn break_down(&mut self, device: DeviceId) -> Option<Happened> {
+    pub(super) fn break_down(&mut self, device: DeviceId) -> Option<ClusterEvent> {
         self.devices[device.0 as usize].is_down = true;
         self.lose(device)
     }
 
     /// Reports the loss as soon as no job has the device.
-    pub(super) fn lose(&mut self, device: DeviceId) -> Option<Happened> {
+    pub(super) fn lose(&mut self, device: DeviceId) -> Option<ClusterEvent> {
         let has = self.devices[device.0 as usize].has.clone();
         if has.is_empty() {
             let down = self.draw(device, self.settings.faults.device_repair_ns);
             self.queue.plan(self.after(down), Event::Back(device));
-            return Some(Happened::DeviceLost { device });
+            return Some(ClusterEvent::DeviceLost { device });
         }
         for job in has {
             self.queue.plan(self.now, Event::Lose(job, self.launches[job].launches));
@@ -39,10 +39,10 @@ impl Sim<'_> {
         None
     }
 
-    pub(super) fn come_back(&mut self, device: DeviceId) -> Happened {
+    pub(super) fn come_back(&mut self, device: DeviceId) -> ClusterEvent {
         self.devices[device.0 as usize].is_down = false;
         self.plan_to_break(device);
-        Happened::DeviceBack { device }
+        ClusterEvent::DeviceBack { device }
     }
 
     fn plan_to_break(&mut self, device: DeviceId) {

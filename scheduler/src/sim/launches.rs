@@ -3,7 +3,7 @@
 use anyhow::{Context as _, bail, ensure};
 use model::switch_costs::Cost;
 use schema::{
-    decision::{DeviceId, Happened, JobId, Settled, Share},
+    decision::{ClusterEvent, DeviceId, JobId, Settled, Share},
     plan::Plan,
     rows::ErrorKind,
     suspension::Suspension,
@@ -132,7 +132,7 @@ impl Sim<'_> {
         Ok(())
     }
 
-    pub(super) fn settle(&mut self, id: JobId, to: Settled) -> anyhow::Result<Happened> {
+    pub(super) fn settle(&mut self, id: JobId, to: Settled) -> anyhow::Result<ClusterEvent> {
         match to {
             Settled::Running => {
                 let now = self.now;
@@ -157,19 +157,19 @@ impl Sim<'_> {
         let launch = self.launch(id);
         let steps = whole(launch.stretch.steps);
         launch.reported = ReportedSteps(steps);
-        Ok(Happened::Settled { job: id, now: to, steps })
+        Ok(ClusterEvent::Settled { job: id, now: to, steps })
     }
 
-    pub(super) fn finish(&mut self, id: JobId) -> anyhow::Result<Happened> {
+    pub(super) fn finish(&mut self, id: JobId) -> anyhow::Result<ClusterEvent> {
         self.cease_training(id)?;
         let steps = self.asked[id.0 as usize].steps.unwrap_or_default();
         self.vacate(id);
         self.launches.forget(id);
-        Ok(Happened::Finished { job: id, steps })
+        Ok(ClusterEvent::Finished { job: id, steps })
     }
 
     /// Steps that this event loses and that were not reported. They are reported as progress first, and then the event happens.
-    pub(super) fn unknown_loss(&mut self, event: Event) -> Option<Happened> {
+    pub(super) fn unknown_loss(&mut self, event: Event) -> Option<ClusterEvent> {
         let id = match event {
             Event::Lose(id, launches) if self.is_there(id, launches) => id,
             Event::Settle(id, number, Settled::Stopped) if self.has(id, number) => id,
@@ -196,18 +196,18 @@ impl Sim<'_> {
     }
 
     /// The launch is gone, whatever it was doing.
-    pub(super) fn fail(&mut self, id: JobId, kind: ErrorKind, why: &str) -> anyhow::Result<Happened> {
+    pub(super) fn fail(&mut self, id: JobId, kind: ErrorKind, why: &str) -> anyhow::Result<ClusterEvent> {
         if matches!(self.launch(id).phase, LaunchPhase::Training | LaunchPhase::Leaving { .. }) {
             self.cease_training(id)?;
         }
         self.vacate(id);
         let steps = whole(self.launch(id).stretch.steps);
-        Ok(Happened::Failed { job: id, steps, kind, detail: why.into() })
+        Ok(ClusterEvent::Failed { job: id, steps, kind, detail: why.into() })
     }
 
     /// Begins at once, or when all jobs that are leaving its devices have left.
     fn begin_after_others(&mut self, id: JobId, takes: Nanos) {
-        if self.leavers.wait(id, &self.launches[id].devices) {
+        if self.releases.wait(id, &self.launches[id].devices) {
             self.launch(id).phase = LaunchPhase::Waiting { takes };
         } else {
             self.switch(id, Settled::Running, false, takes);
@@ -286,12 +286,12 @@ impl Sim<'_> {
     }
 
     fn will_leave(&mut self, id: JobId) {
-        self.leavers.leave(id, &self.launches[id].devices);
+        self.releases.leave(id, &self.launches[id].devices);
     }
 
     /// Lets the jobs begin that waited for it alone.
     fn has_left(&mut self, id: JobId) {
-        for other in self.leavers.left(id) {
+        for other in self.releases.left(id) {
             if let LaunchPhase::Waiting { takes } = self.launch(other).phase {
                 self.switch(other, Settled::Running, false, takes);
             }

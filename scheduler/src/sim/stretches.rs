@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, ensure};
-use model::{Neighbour, Question, switch_costs::Cost};
+use model::{Neighbour, PredictRequest, switch_costs::Cost};
 use schema::{
-    decision::{Happened, JobId, Settled, Share},
+    decision::{ClusterEvent, JobId, Settled, Share},
     units::Nanos,
 };
 
@@ -48,7 +48,7 @@ impl Sim<'_> {
         self.change_pace(&disturbed)
     }
 
-    pub(super) fn tell(&mut self, id: JobId) -> Happened {
+    pub(super) fn tell(&mut self, id: JobId) -> ClusterEvent {
         self.plan_to_tell(id);
         let steps = whole(self.steps_at(id, self.now));
         self.launch(id).reported = ReportedSteps(steps);
@@ -56,10 +56,10 @@ impl Sim<'_> {
     }
 
     /// The report of a job that has done this number of steps, with the mean loss of those since its last report by its curve.
-    pub(super) fn progress(&mut self, id: JobId, steps: u64) -> Happened {
+    pub(super) fn progress(&mut self, id: JobId, steps: u64) -> ClusterEvent {
         let before = std::mem::replace(&mut self.launch(id).losses_until, steps);
         let loss = self.asked[id.0 as usize].loss_curve.and_then(|curve| curve.mean(before, steps));
-        Happened::Progress { job: id, steps, loss }
+        ClusterEvent::Progress { job: id, steps, loss }
     }
 
     /// The steps that a job that trains has done by a time of its stretch, with a fraction.
@@ -247,7 +247,7 @@ impl Sim<'_> {
         let launch = &self.launches[id];
         let co_runners: Vec<_> =
             company.iter().map(|other| self.subject(*other, self.launches[*other].plan)).collect();
-        let question = Question {
+        let question = PredictRequest {
             job: self.subject(id, launch.plan),
             placement: &self.topology.placement(&launch.devices),
             device_type: self.topology.type_of(launch.devices[0]),

@@ -7,7 +7,7 @@ use super::{
     launcher::{LaunchId, Launcher, StartRequest},
 };
 use crate::{
-    cluster::{Action, Happened, JobId, Settled, Share},
+    cluster::{Action, ClusterEvent, JobId, Settled, Share},
     job::Phase,
     reported::ReportedSteps,
 };
@@ -43,7 +43,7 @@ impl<L: Launcher> Testbed<L> {
         }
         self.launcher.check(&start)?;
         let reported = ReportedSteps(self.launcher.saved_steps(job));
-        let waits = self.leavers.wait(job, &start.devices);
+        let waits = self.releases.wait(job, &start.devices);
         let phase = Phase::Starting;
         self.placed.insert(
             job,
@@ -71,7 +71,7 @@ impl<L: Launcher> Testbed<L> {
             return Err(format!("it is {} and cannot be resumed", placed.phase));
         }
         placed.phase = Phase::Resuming;
-        if !self.leavers.wait(job, &placed.start.devices) {
+        if !self.releases.wait(job, &placed.start.devices) {
             self.begin(job);
         }
         Ok(())
@@ -83,7 +83,7 @@ impl<L: Launcher> Testbed<L> {
             (_, Some(launch)) => self.launcher.stop(launch, checkpoint)?,
             (_, None) => {
                 let steps = self.launcher.saved_steps(job);
-                self.pending.push((self.now, Happened::Settled { job, now: Settled::Stopped, steps }));
+                self.pending.push((self.now, ClusterEvent::Settled { job, now: Settled::Stopped, steps }));
             }
         }
         self.leave(job, Phase::Stopping);
@@ -124,7 +124,7 @@ impl<L: Launcher> Testbed<L> {
     fn leave(&mut self, job: JobId, phase: Phase) {
         if let Some(placed) = self.placed.get_mut(&job) {
             (placed.phase, placed.next_progress) = (phase, None);
-            self.leavers.leave(job, &placed.start.devices);
+            self.releases.leave(job, &placed.start.devices);
         }
     }
 
@@ -150,11 +150,16 @@ impl<L: Launcher> Testbed<L> {
 
     /// A job has left its devices. Jobs that waited for it alone begin.
     pub(super) fn left(&mut self, job: JobId) {
-        self.leavers.left(job).into_iter().for_each(|id| self.begin(id));
+        self.releases.left(job).into_iter().for_each(|id| self.begin(id));
     }
 }
 
 /// The failure of a job that was not launched.
-pub(super) fn not_started(launcher: &impl Launcher, job: JobId, kind: ErrorKind, why: String) -> Happened {
-    Happened::Failed { job, steps: launcher.saved_steps(job), kind, detail: why }
+pub(super) fn not_started(
+    launcher: &impl Launcher,
+    job: JobId,
+    kind: ErrorKind,
+    why: String,
+) -> ClusterEvent {
+    ClusterEvent::Failed { job, steps: launcher.saved_steps(job), kind, detail: why }
 }

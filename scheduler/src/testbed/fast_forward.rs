@@ -27,7 +27,7 @@ pub use self::{
     skipping::{Skipping, TimedStep},
 };
 use super::launcher::{LaunchId, Launcher, StartRequest};
-use crate::cluster::{ClusterError, Happened, JobId, Settled};
+use crate::cluster::{ClusterError, ClusterEvent, JobId, Settled};
 
 /// The interval between looks at the steps of jobs while a jump is not possible.
 const LOOK_EVERY: Nanos = Nanos(100_000_000);
@@ -64,7 +64,7 @@ enum Doing {
     /// It begins, is paused, is resumed or leaves.
     Switches,
     Trains,
-    Rests,
+    IdleTracker,
 }
 
 impl<'a, L: Skipping> FastForward<'a, L> {
@@ -117,10 +117,10 @@ impl<'a, L: Skipping> FastForward<'a, L> {
         self.measure_anew();
     }
 
-    fn note(&mut self, happened: &Happened) {
+    fn note(&mut self, happened: &ClusterEvent) {
         let doing = match happened {
-            Happened::Settled { now: Settled::Running, .. } => Some(Doing::Trains),
-            Happened::Settled { now: Settled::Paused, .. } => Some(Doing::Rests),
+            ClusterEvent::Settled { now: Settled::Running, .. } => Some(Doing::Trains),
+            ClusterEvent::Settled { now: Settled::Paused, .. } => Some(Doing::IdleTracker),
             _ => None,
         };
         let of_job = |launch: &WatchedLaunch| Some(launch.job) == happened.job();
@@ -196,7 +196,7 @@ impl<L: Skipping> Launcher for FastForward<'_, L> {
         self.inner.saved_steps(job)
     }
 
-    fn next(&mut self, deadline: Option<Nanos>) -> Result<Option<Happened>, ClusterError> {
+    fn next(&mut self, deadline: Option<Nanos>) -> Result<Option<ClusterEvent>, ClusterError> {
         loop {
             // What has happened by now comes before a jump, and launches are granted their next work.
             let mut event = self.inner.next(Some(self.inner.now()))?;
@@ -232,9 +232,9 @@ impl<L: Skipping> FastForward<'_, L> {
         &mut self,
         deadline: Option<Nanos>,
         hindrance: Hindrance,
-    ) -> Result<Option<Happened>, ClusterError> {
+    ) -> Result<Option<ClusterEvent>, ClusterError> {
         let began = self.inner.now();
-        let look = self.launches.values().any(|launch| launch.doing != Doing::Rests);
+        let look = self.launches.values().any(|launch| launch.doing != Doing::IdleTracker);
         let until = [deadline.map(|at| at.saturating_sub(self.skipped)), look.then(|| began + LOOK_EVERY)];
         let event = self.inner.next(until.into_iter().flatten().min())?;
         self.waited.add(hindrance, self.inner.now() - began);

@@ -2,7 +2,7 @@
 
 use schema::{plan::Plan, units::Nanos};
 
-use crate::cluster::{ClusterError, DeviceId, Happened, JobId, Share};
+use crate::cluster::{ClusterError, ClusterEvent, DeviceId, JobId, Share};
 
 /// One launch of a launcher. Numbers are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -61,7 +61,7 @@ pub trait Launcher {
     ///
     /// # Errors
     /// The user wants to stop, or files of the run cannot be written any more.
-    fn next(&mut self, deadline: Option<Nanos>) -> Result<Option<Happened>, ClusterError>;
+    fn next(&mut self, deadline: Option<Nanos>) -> Result<Option<ClusterEvent>, ClusterError>;
 
     /// The end of a launch is written down: it is not asked for any more, nor is the checkpoint of a job that has finished.
     fn forget(&mut self, launch: LaunchId);

@@ -28,7 +28,7 @@ use colocate::{
 };
 use jobs::plans::Estimates;
 use rig::{
-    Leave, Member, Rig, Watch,
+    EventLoop, Member, Rig, StopMode,
     interrupt::Interrupt,
     output::note,
     sampler::{Sampler, SamplerCost, SamplerError},
@@ -55,7 +55,7 @@ use super::{
     launcher::{LaunchId, Launcher, StartRequest},
 };
 use crate::{
-    cluster::{ClusterError, DeviceId, Happened, JobId, Settled, Share},
+    cluster::{ClusterError, ClusterEvent, DeviceId, JobId, Settled, Share},
     job::JobRequest,
 };
 
@@ -95,7 +95,7 @@ pub struct ProcessLauncher {
     launches: BTreeMap<Member, LaunchState>,
     lost: BTreeSet<DeviceId>,
     host_cores: HostCores,
-    events: VecDeque<Happened>,
+    events: VecDeque<ClusterEvent>,
     /// Launches count up in a run. One that was just asked for has no file yet, so they are counted here.
     next_number: usize,
     stall: Stall,
@@ -153,7 +153,7 @@ impl ProcessLauncher {
             }
             while members.iter().any(|member| !self.launches[member].is_over) {
                 let until = self.follow_programs();
-                if let Some(event) = self.watch().next(until) {
+                if let Some(event) = self.event_loop().next(until) {
                     self.receive(event);
                 }
             }
@@ -166,12 +166,12 @@ impl ProcessLauncher {
         sampler.stop()
     }
 
-    fn watch(&mut self) -> Watch<'_> {
+    fn event_loop(&mut self) -> EventLoop<'_> {
         let TestbedSetup { rig, sampler, interrupt, .. } = &mut self.setup;
-        Watch::new(rig, Some(sampler), interrupt)
+        EventLoop::new(rig, Some(sampler), interrupt)
     }
 
-    fn wait(&mut self, deadline: Option<Nanos>) -> Result<Option<Happened>, ClusterError> {
+    fn wait(&mut self, deadline: Option<Nanos>) -> Result<Option<ClusterEvent>, ClusterError> {
         loop {
             self.take_turns();
             let programs = self.follow_programs();
@@ -181,7 +181,7 @@ impl ProcessLauncher {
             if let Some(event) = self.events.pop_front() {
                 return Ok(Some(event));
             }
-            if self.watch().is_interrupted() {
+            if self.event_loop().is_interrupted() {
                 return Err(ClusterError::Interrupted);
             }
             if self.notice_losses() {
@@ -190,7 +190,7 @@ impl ProcessLauncher {
             self.save_what_is_due();
             let until = [deadline, programs, self.supply_throttled(), self.look_for_rests()];
             let until = until.into_iter().flatten().min();
-            match self.watch().next(until) {
+            match self.event_loop().next(until) {
                 Some(event) => self.receive(event),
                 None if deadline.is_some_and(|deadline| deadline <= Nanos::monotonic_now()) => {
                     return Ok(None);
@@ -202,7 +202,7 @@ impl ProcessLauncher {
 
     fn settled(&mut self, launch: Member, now: Settled) {
         let Some(launch) = self.launches.get(&launch) else { return };
-        self.events.push_back(Happened::Settled { job: launch.job, now, steps: launch.steps() });
+        self.events.push_back(ClusterEvent::Settled { job: launch.job, now, steps: launch.steps() });
     }
 
     /// Ends a launch at the end of a step, with a checkpoint or without.
@@ -224,7 +224,7 @@ impl ProcessLauncher {
         } else {
             // Before it is ready nothing is lost, and to wait for that may take long. A process that is locked cannot end by itself.
             let is_free = of.is_training && !of.is_moved();
-            let leave = if is_free { Leave::AtBoundary } else { Leave::Now };
+            let leave = if is_free { StopMode::AtStepBoundary } else { StopMode::Immediately };
             of.memory = ProcessMemory::OnDevice;
             self.setup.rig.remove(member, leave);
         }
@@ -298,7 +298,7 @@ impl Launcher for ProcessLauncher {
         self.setup.checkpoints.steps(job)
     }
 
-    fn next(&mut self, deadline: Option<Nanos>) -> Result<Option<Happened>, ClusterError> {
+    fn next(&mut self, deadline: Option<Nanos>) -> Result<Option<ClusterEvent>, ClusterError> {
         self.stall.decision_ended(self.launches.values().any(LaunchState::trains));
         let event = self.wait(deadline);
         self.stall.decision_began();

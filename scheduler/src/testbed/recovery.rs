@@ -16,7 +16,7 @@ use schema::{
 };
 
 use super::{checkpoints::Checkpoints, launcher::came_short};
-use crate::cluster::{Happened, JobId};
+use crate::cluster::{ClusterEvent, JobId};
 
 /// A job that was on devices, or waited for those that it was started on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub struct WasPlaced {
 pub struct Recovered {
     /// Their events, in order: for each job its progress, and then that it has finished, if it had done all steps, or that its launch
     /// has failed.
-    pub fates: Vec<Happened>,
+    pub fates: Vec<ClusterEvent>,
     /// The time of the last event of any of them.
     pub last_word_mono_ns: Option<Nanos>,
 }
@@ -75,8 +75,8 @@ impl Recovered {
             // A worker that leaves before its time has failed; a command decides that for itself.
             let is_over = has_ended && cell.command.is_some();
             if let Some(what) = is_over.then(|| came_short(done, asked)).flatten() {
-                recovered.fates.push(Happened::Progress { job, steps: done, loss });
-                recovered.fates.push(Happened::Failed {
+                recovered.fates.push(ClusterEvent::Progress { job, steps: done, loss });
+                recovered.fates.push(ClusterEvent::Failed {
                     job,
                     steps: 0,
                     kind: ErrorKind::TooShort,
@@ -85,15 +85,15 @@ impl Recovered {
                 continue;
             }
             if is_over || asked.is_some_and(|asked| done >= asked) {
-                recovered.fates.push(Happened::Finished { job, steps: done });
+                recovered.fates.push(ClusterEvent::Finished { job, steps: done });
                 continue;
             }
             let steps = checkpoints.steps(job);
             if done > steps {
-                recovered.fates.push(Happened::Progress { job, steps: done, loss });
+                recovered.fates.push(ClusterEvent::Progress { job, steps: done, loss });
             }
             let detail = "ended together with the scheduler".to_owned();
-            recovered.fates.push(Happened::Failed { job, steps, kind: ErrorKind::Interrupted, detail });
+            recovered.fates.push(ClusterEvent::Failed { job, steps, kind: ErrorKind::Interrupted, detail });
         }
         Ok(recovered)
     }

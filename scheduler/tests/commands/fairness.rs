@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs};
 
 use front_door::Door;
 use schema::{
-    decision::{self, Happened, JobId},
+    decision::{self, ClusterEvent, JobId},
     rows::{self, Fidelity, Outcome, Totals},
     run_dir::RunDir,
     trace::Trace,
@@ -21,10 +21,11 @@ fn stays(door: &Door, run: &str) -> BTreeMap<JobId, (u64, u64)> {
     let run = RunDir::open(&door.path(run)).unwrap();
     let turns = decision::read(&run.decisions_path()).unwrap();
     let events = || turns.iter().flat_map(|turn| turn.events.iter().map(|event| (turn.at_ns.0, event)));
-    let end =
-        |job| events().find(|(_, event)| matches!(event, Happened::Finished { job: of, .. } if *of == job));
+    let end = |job| {
+        events().find(|(_, event)| matches!(event, ClusterEvent::Finished { job: of, .. } if *of == job))
+    };
     let arrived = events().filter_map(|(at, event)| match event {
-        Happened::Arrived { job } => Some((*job, at)),
+        ClusterEvent::Arrived { job } => Some((*job, at)),
         _ => None,
     });
     arrived.map(|(job, at)| (job, (at, end(job).expect("it finished").0))).collect()

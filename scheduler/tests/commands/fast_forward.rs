@@ -5,7 +5,7 @@ use std::time::Instant;
 use front_door::Door;
 use rustix::process::Signal;
 use schema::{
-    decision::{self, Happened, JobId},
+    decision::{self, ClusterEvent, JobId},
     events::EventReader,
     rows::{self, MachineSpeed, Outcome, Skip, Status},
     run_dir::RunDir,
@@ -185,9 +185,9 @@ fn all_is_done_again(door: &Door) -> Outcome {
     assert_eq!((row.status, row.steps), (Status::Ok, 6000));
     assert_eq!(row.steps_skipped + executed(&run) - executed_before, 6000);
     let turns = decision::read(&run.decisions_path()).expect("it reads");
-    let failed = turns
-        .iter()
-        .find(|turn| turn.events.iter().any(|event| matches!(event, Happened::Failed { job: JobId(0), .. })));
+    let failed = turns.iter().find(|turn| {
+        turn.events.iter().any(|event| matches!(event, ClusterEvent::Failed { job: JobId(0), .. }))
+    });
     assert!(failed.expect("it failed").at_ns.0 >= jumped_until);
     row
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fs};
 
 use front_door::{Door, Said, executable};
 use schema::{
-    decision::{self, Action, Happened},
+    decision::{self, Action, ClusterEvent},
     rows::{self, Fidelity, Outcome, Prediction},
     run_dir::RunDir,
 };
@@ -73,8 +73,8 @@ fn a_job_that_finished_when_it_was_stopped_finishes_by_hindsight() {
     for turn in &turns {
         for happened in &turn.events {
             match happened {
-                Happened::Finished { job, .. } => finished += u32::from(leaves.remove(job)),
-                Happened::Settled { job, .. } => drop(leaves.remove(job)),
+                ClusterEvent::Finished { job, .. } => finished += u32::from(leaves.remove(job)),
+                ClusterEvent::Settled { job, .. } => drop(leaves.remove(job)),
                 _ => {}
             }
         }

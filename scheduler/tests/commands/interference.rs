@@ -6,7 +6,7 @@ mod plain_pairs;
 use std::{fmt::Write as _, path::Path};
 
 use model::{
-    Question, Subject,
+    JobKey, PredictRequest,
     interference::{Interference, PredictedSlowdown},
 };
 use schema::{
@@ -86,18 +86,26 @@ fn table(left_out: &[[&str; 2]]) -> String {
 }
 
 /// What a model says of the first of some jobs that share a device of type `GPU`.
-fn slowdown_of(model: &Interference, jobs: &[Subject<'_>], sharing: &str) -> Option<PredictedSlowdown> {
+fn slowdown_of(model: &Interference, jobs: &[JobKey<'_>], sharing: &str) -> Option<PredictedSlowdown> {
     let (job, co_runners) = jobs.split_first().expect("a job is asked for");
     let sharing = sharing.parse().expect("it is a mode");
     let (placement, device_type, cpus, neighbours) = (&[1][..], "GPU", None, &[][..]);
     let job = *job;
-    model.slowdown(&Question { job, placement, device_type, cpus, co_runners, sharing: &sharing, neighbours })
+    model.slowdown(&PredictRequest {
+        job,
+        placement,
+        device_type,
+        cpus,
+        co_runners,
+        sharing: &sharing,
+        neighbours,
+    })
 }
 
 /// A workload at batch 8 on one device.
-fn at_batch_8(workload: &str) -> Subject<'_> {
+fn at_batch_8(workload: &str) -> JobKey<'_> {
     let plan = Some(Plan { dp: 1, ..Plan::default() });
-    Subject { workload, global_batch: Some(8), plan, trace_time: None }
+    JobKey { workload, global_batch: Some(8), plan, trace_time: None }
 }
 
 fn fit(left_out: &[[&str; 2]]) -> (front_door::Door, InterferenceFit) {
@@ -186,7 +194,7 @@ fn a_simulation_knows_pairs_that_were_not_measured_and_no_others() {
     let (door, found) = fit(&[["f", "g"]]);
     let model = Interference::new(&found);
     let ask = |names: &[&'static str], sharing: &str| {
-        let jobs: Vec<Subject<'_>> = names.iter().map(|name| at_batch_8(name)).collect();
+        let jobs: Vec<JobKey<'_>> = names.iter().map(|name| at_batch_8(name)).collect();
         slowdown_of(&model, &jobs, sharing)
     };
     let of_blocks = (1.01f64 * 0.99).sqrt();

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use front_door::{Background, Door, has_cores, let_pass, wait_until};
 use rustix::process::Signal;
 use schema::{
-    decision::{self, Happened, JobId},
+    decision::{self, ClusterEvent, JobId},
     events::EventReader,
     rows::Status,
     wire::Event,
@@ -82,7 +82,7 @@ fn check(door: &Door) {
     let mut ends = BTreeMap::<JobId, u32>::new();
     let turns = decision::read(&run.decisions_path()).expect("decisions.jsonl reads back");
     for happened in turns.iter().flat_map(|turn| &turn.events) {
-        if let Happened::Finished { job, .. } = happened {
+        if let ClusterEvent::Finished { job, .. } = happened {
             *ends.entry(*job).or_default() += 1;
         }
     }

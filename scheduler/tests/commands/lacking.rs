@@ -4,7 +4,7 @@ use std::{fs, process::Command};
 
 use front_door::Said;
 use schema::{
-    decision::{self, Happened, Turn},
+    decision::{self, ClusterEvent, Turn},
     rows::Status,
 };
 
@@ -110,7 +110,7 @@ fn a_full_disk_ends_the_run_and_costs_no_job_a_retry() {
         let output = command.output().expect("there is unshare");
         let said = Said::of(&output);
         let turns = decision::read(&door.path("r/decisions.jsonl")).unwrap_or_default();
-        let fails = |happened: &Happened| matches!(happened, Happened::Failed { .. });
+        let fails = |happened: &ClusterEvent| matches!(happened, ClusterEvent::Failed { .. });
         let failed = |turn: &Turn| turn.events.iter().any(fails);
         assert!(!turns.iter().any(failed), "{files}: {turns:?}\n{}", said.err);
         if output.status.success() {

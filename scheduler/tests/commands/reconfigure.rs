@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use front_door::{Door, Said, definition, has_cores, torch_bin};
 use schema::{
-    decision::{Happened, JobId, Turn},
+    decision::{ClusterEvent, JobId, Turn},
     events,
     rows::{ErrorKind, Status},
     run_dir::RunDir,
@@ -98,7 +98,8 @@ fn the_loss_goes_on_as_if_nothing_had_happened() {
     let begin = format!("run trace.csv --policy rubick:restarts=1000% --model model.json {ON_TWO} --out r");
     let has_learned = |turns: &[Turn]| {
         let mut events = turns.iter().flat_map(|turn| &turn.events);
-        let is_late = |it: &Happened| matches!(it, Happened::Progress { job: JobId(0), steps: 60.., .. });
+        let is_late =
+            |it: &ClusterEvent| matches!(it, ClusterEvent::Progress { job: JobId(0), steps: 60.., .. });
         goes_on_under(turns, 0, 3) && events.any(is_late)
     };
     let said = interrupted_when(&door, with_torch(&begin), "the job has been changed twice", has_learned);

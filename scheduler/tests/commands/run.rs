@@ -5,7 +5,7 @@ use std::process::Command;
 use front_door::{Background, Door, Said, definition, has_cores, wait_until};
 use rustix::process::Signal;
 use schema::{
-    decision::{self, Action, Happened, JobId, Settled, Turn},
+    decision::{self, Action, ClusterEvent, JobId, Settled, Turn},
     device::Device,
     events,
     rows::{self, ErrorKind, MachineSpeed, Outcome, Part, Prediction, Status, Summary},
@@ -161,11 +161,11 @@ fn files_of_the_user_stay_in_and_beside_a_run() {
 }
 
 /// The steps of a job in an event.
-fn reported(event: &Happened, of: JobId) -> Option<u64> {
+fn reported(event: &ClusterEvent, of: JobId) -> Option<u64> {
     match *event {
-        Happened::Progress { job, steps, .. }
-        | Happened::Settled { job, steps, .. }
-        | Happened::Finished { job, steps }
+        ClusterEvent::Progress { job, steps, .. }
+        | ClusterEvent::Settled { job, steps, .. }
+        | ClusterEvent::Finished { job, steps }
             if job == of =>
         {
             Some(steps)
@@ -323,7 +323,8 @@ pub(crate) fn goes_on_under(turns: &[Turn], job: u32, starts: usize) -> bool {
     let is_start = |action: &Action| matches!(action, Action::Start { job: of, .. } if of.0 == job);
     let mut started = turns.iter().enumerate().filter(|(_, turn)| turn.actions.iter().any(is_start));
     let Some((last, _)) = started.nth(starts - 1) else { return false };
-    let reports = |happened: &Happened| matches!(happened, Happened::Progress { job: of, .. } if of.0 == job);
+    let reports =
+        |happened: &ClusterEvent| matches!(happened, ClusterEvent::Progress { job: of, .. } if of.0 == job);
     turns[last + 1..].iter().flat_map(|turn| &turn.events).any(reports)
 }
 
@@ -545,7 +546,9 @@ fn ctrl_c_saves_all_jobs_and_the_run_goes_on_without_a_step_lost() {
     let went_on = |job| {
         let mut after = turns[second.turns as usize..].iter().flat_map(|turn| &turn.events);
         after.find_map(|happened| match *happened {
-            Happened::Settled { job: of, now: Settled::Running, steps } if of == JobId(job) => Some(steps),
+            ClusterEvent::Settled { job: of, now: Settled::Running, steps } if of == JobId(job) => {
+                Some(steps)
+            }
             _ => None,
         })
     };

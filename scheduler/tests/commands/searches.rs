@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use front_door::{Door, Said, definition, has_cores, torch_bin};
 use schema::{
-    decision::{self, Action, Happened, JobId, Settled},
+    decision::{self, Action, ClusterEvent, JobId, Settled},
     events::EventReader,
     loss_curve::LossCurve,
     rows::{self, ErrorKind, Outcome, Status},
@@ -155,14 +155,15 @@ fn losses_and_rates_are_as_on_file(run: &RunDir, rates: &[f64]) {
         let (mut kept, mut reported, mut known) = (0, 0, 0);
         for (index, (starts, happened)) in story.iter().enumerate() {
             match **happened {
-                Happened::Settled { now: Settled::Stopped, steps, .. } | Happened::Failed { steps, .. } => {
+                ClusterEvent::Settled { now: Settled::Stopped, steps, .. }
+                | ClusterEvent::Failed { steps, .. } => {
                     (kept, reported, known) = (steps, steps, steps);
                 }
-                Happened::Settled { steps, .. } => known = steps,
-                Happened::Progress { steps, loss, .. } => {
+                ClusterEvent::Settled { steps, .. } => known = steps,
+                ClusterEvent::Progress { steps, loss, .. } => {
                     let after = story.get(index + 1).map(|(_, happened)| *happened);
                     let has_died =
-                        matches!(after, Some(Happened::Failed { kind: ErrorKind::Interrupted, .. }));
+                        matches!(after, Some(ClusterEvent::Failed { kind: ErrorKind::Interrupted, .. }));
                     let from = if has_died { known } else { reported };
                     let of_launch = &losses[&(job, starts - 1)];
                     let within = &of_launch[(from - kept) as usize..(steps - kept) as usize];

@@ -6,7 +6,7 @@ use front_door::{Background, Door, Said, has_cores, wait_until};
 use rustix::process::Signal;
 use schema::{
     calibration::Switch,
-    decision::{self, Action, Happened, Settled},
+    decision::{self, Action, ClusterEvent, Settled},
     events::EventReader,
     rows::{self, ErrorKind, Outcome, Prediction, Status, Totals},
     suspension::Suspension,
@@ -118,8 +118,8 @@ fn each_suspension_costs(door: &Door, way: &str, per_suspension_ms: u64) {
     let row = &totals[0];
     // A job that does its last step before it has left is not suspended.
     let turns = decision::read(&door.run(way).decisions_path()).expect("it reads");
-    let left = |happened: &&Happened| {
-        matches!(happened, Happened::Settled { now: Settled::Paused | Settled::Stopped, .. })
+    let left = |happened: &&ClusterEvent| {
+        matches!(happened, ClusterEvent::Settled { now: Settled::Paused | Settled::Stopped, .. })
     };
     let suspensions = turns.iter().flat_map(|turn| &turn.events).filter(left).count() as u64;
     assert!(suspensions >= 2 && (row.ok, row.steps_lost) == (2, 0), "{way}: {row:?}");

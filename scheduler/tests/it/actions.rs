@@ -10,11 +10,11 @@ use scheduler::{
     job::{JobRequest, Pausing},
     legal_plans::{LegalPlan, LegalPlans},
     topology::Topology,
-    view::{Change, Known, View},
+    view::{Change, PolicyContext, View},
 };
 use schema::{
     catalog::Catalog,
-    decision::{Happened, Turn},
+    decision::{ClusterEvent, Turn},
     device::Device,
     plan::Plan,
     rows::{ErrorKind, Outcome, Status},
@@ -30,7 +30,7 @@ use crate::{
 /// A cluster that reports scripted events, one per second, and obeys every action.
 pub(crate) struct Scripted {
     pub(crate) now: Nanos,
-    pub(crate) events: VecDeque<Happened>,
+    pub(crate) events: VecDeque<ClusterEvent>,
 }
 
 impl Cluster for Scripted {
@@ -42,29 +42,29 @@ impl Cluster for Scripted {
         Ok(())
     }
 
-    fn next(&mut self, _deadline: Option<Nanos>) -> Result<Vec<Happened>, ClusterError> {
+    fn next(&mut self, _deadline: Option<Nanos>) -> Result<Vec<ClusterEvent>, ClusterError> {
         self.now += Nanos::SECOND;
         self.events.pop_front().map(|event| vec![event]).ok_or(ClusterError::Nothing)
     }
 }
 
-pub(crate) fn arrived(job: u32) -> Happened {
-    Happened::Arrived { job: JobId(job) }
+pub(crate) fn arrived(job: u32) -> ClusterEvent {
+    ClusterEvent::Arrived { job: JobId(job) }
 }
 
-pub(crate) fn settled(job: u32, now: Settled) -> Happened {
-    Happened::Settled { job: JobId(job), now, steps: 0 }
+pub(crate) fn settled(job: u32, now: Settled) -> ClusterEvent {
+    ClusterEvent::Settled { job: JobId(job), now, steps: 0 }
 }
 
-pub(crate) fn failed(job: u32, kind: ErrorKind) -> Happened {
-    Happened::Failed { job: JobId(job), steps: 0, kind, detail: "last words".into() }
+pub(crate) fn failed(job: u32, kind: ErrorKind) -> ClusterEvent {
+    ClusterEvent::Failed { job: JobId(job), steps: 0, kind, detail: "last words".into() }
 }
 
 /// Two nodes, with two devices and one; the third device has another type. Each step is an event and the
 /// requested actions.
 fn run(
     jobs: &[JobRequest],
-    script: Vec<(Happened, Vec<Action>)>,
+    script: Vec<(ClusterEvent, Vec<Action>)>,
 ) -> (Vec<Turn>, Vec<Outcome>, Result<(), ClusterError>) {
     run_with(jobs, script, Settings::default())
 }
@@ -72,7 +72,7 @@ fn run(
 /// See [`run`].
 pub(crate) fn run_with(
     jobs: &[JobRequest],
-    script: Vec<(Happened, Vec<Action>)>,
+    script: Vec<(ClusterEvent, Vec<Action>)>,
     settings: Settings,
 ) -> (Vec<Turn>, Vec<Outcome>, Result<(), ClusterError>) {
     let node = |name: &str, kind: &str, devices| {
@@ -370,10 +370,10 @@ fn a_policy_is_told_all_that_changed() {
     let events = [
         arrived(0),
         settled(0, Settled::Running),
-        Happened::Progress { job: id, steps, loss: None },
-        Happened::DeviceLost { device: DeviceId(1) },
-        Happened::DeviceBack { device: DeviceId(1) },
-        Happened::Finished { job: id, steps: 9 },
+        ClusterEvent::Progress { job: id, steps, loss: None },
+        ClusterEvent::DeviceLost { device: DeviceId(1) },
+        ClusterEvent::DeviceBack { device: DeviceId(1) },
+        ClusterEvent::Finished { job: id, steps: 9 },
     ];
     let mut cluster = Scripted { now: Nanos::ZERO, events: events.into() };
     let model = Own { slowdown: 1.0 };
@@ -401,8 +401,8 @@ fn a_policy_is_told_all_that_changed() {
 fn the_step_time_of_a_job_is_measured_between_its_reports() {
     let topology = Topology::uniform(2, 2, "GPU");
     let jobs = [asked(0, 0, 1, 99, 1)];
-    let progress = |steps| Happened::Progress { job: JobId(0), steps, loss: None };
-    let stopped = |now, steps| Happened::Settled { job: JobId(0), now, steps };
+    let progress = |steps| ClusterEvent::Progress { job: JobId(0), steps, loss: None };
+    let stopped = |now, steps| ClusterEvent::Settled { job: JobId(0), now, steps };
     let pause = Action::Pause { job: JobId(0) };
     let script = [
         (arrived(0), vec![start(0, &[0])], None),
@@ -472,7 +472,7 @@ fn a_policy_knows_what_switches_cost_and_which_plans_are_legal() {
     });
     let costs = Named::constant(Nanos(62 * SECOND));
     let model = Own { slowdown: 1.0 };
-    let known = Known { costs: Some(&costs), plans: Some(&plans), history: &[], classes: None };
+    let known = PolicyContext { costs: Some(&costs), plans: Some(&plans), history: &[], classes: None };
     let mut engine = Engine::new(&topology, &jobs, &model, Settings::default()).knowing(known);
     let mut heard = Vec::new();
     let mut listener = FromView(|view: &View<'_>| {
@@ -502,10 +502,10 @@ fn a_policy_knows_what_switches_cost_and_which_plans_are_legal() {
 fn an_event_that_cannot_follow_ends_the_run() {
     let cases = [
         (arrived(1), "0 jobs have arrived before it"),
-        (Happened::Finished { job: JobId(0), steps: 9 }, "the job has no devices"),
-        (Happened::Deadline, "the policy did not ask to be woken"),
-        (Happened::DeviceBack { device: DeviceId(0) }, "it was not lost"),
-        (Happened::DeviceLost { device: DeviceId(3) }, "there is no such device"),
+        (ClusterEvent::Finished { job: JobId(0), steps: 9 }, "the job has no devices"),
+        (ClusterEvent::Deadline, "the policy did not ask to be woken"),
+        (ClusterEvent::DeviceBack { device: DeviceId(0) }, "it was not lost"),
+        (ClusterEvent::DeviceLost { device: DeviceId(3) }, "there is no such device"),
         (settled(7, Settled::Running), "there is no such job"),
     ];
     for (event, message) in cases {
@@ -518,7 +518,7 @@ fn an_event_that_cannot_follow_ends_the_run() {
     for event in [
         settled(0, Settled::Paused),
         settled(0, Settled::Stopped),
-        Happened::DeviceLost { device: DeviceId(0) },
+        ClusterEvent::DeviceLost { device: DeviceId(0) },
     ] {
         let (.., ended) = run(&jobs, vec![(arrived(0), vec![start(0, &[0])]), (event.clone(), vec![])]);
         assert!(matches!(ended, Err(ClusterError::Other(_))), "{event:?}");

@@ -1,6 +1,6 @@
 //! Schedules of AntMan: guaranteed jobs, and best-effort jobs that fill what they leave.
 
-use model::{Prediction, Question, Throughput, switch_costs::Named};
+use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
 use scheduler::{
     cluster::{Action, Settled},
     engine::{self, Engine},
@@ -206,7 +206,7 @@ fn a_command_is_neither_evicted_nor_packed() {
 struct ByWorkload;
 
 impl Throughput for ByWorkload {
-    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+    fn predict(&self, question: &PredictRequest<'_>) -> Option<Prediction> {
         let alone = slowed(1.0).predict(question)?.step_ns;
         let batch = question.job.global_batch?;
         let factor = if question.co_runners.is_empty() { 1.0 } else { f64::from(batch) / 100.0 };

@@ -6,7 +6,7 @@ use front_door::{LONG, definition, wait_until};
 use jobs::plans::Estimates;
 use rig::{Programs, Rig, device::DeviceReader, interrupt::Interrupt, sampler::Sampler};
 use scheduler::{
-    cluster::{Action, Cluster as _, DeviceId, Happened, JobId, Settled},
+    cluster::{Action, Cluster as _, ClusterEvent, DeviceId, JobId, Settled},
     job::{JobRequest, Pausing, Payload, SharedRequest},
     testbed::{
         ResumePoint, Testbed,
@@ -57,9 +57,9 @@ pub(crate) struct Bench {
     pub(crate) run: RunDir,
     pub(crate) manifest: Manifest,
     pub(crate) testbed: Testbed<ProcessLauncher>,
-    pub(crate) told: Vec<Happened>,
+    pub(crate) told: Vec<ClusterEvent>,
     /// Events of the last turn that the test has not looked at.
-    coming: VecDeque<Happened>,
+    coming: VecDeque<ClusterEvent>,
     pub(crate) _folder: TempDir,
 }
 
@@ -184,13 +184,13 @@ impl Bench {
         self.testbed.apply(&action).map_err(|error| error.why)
     }
 
-    pub(crate) fn next(&mut self) -> Happened {
+    pub(crate) fn next(&mut self) -> ClusterEvent {
         if self.coming.is_empty() {
             let deadline = self.testbed.now() + LONG.into();
             self.coming = self.testbed.next(Some(deadline)).unwrap().into();
         }
         let happened = self.coming.pop_front().expect("a turn has an event");
-        assert_ne!(happened, Happened::Deadline, "nothing came: {:?}", self.told);
+        assert_ne!(happened, ClusterEvent::Deadline, "nothing came: {:?}", self.told);
         self.told.push(happened.clone());
         happened
     }
@@ -199,8 +199,8 @@ impl Bench {
     pub(crate) fn until_settled(&mut self, of: u32, at: Settled) -> u64 {
         loop {
             match self.next() {
-                Happened::Settled { job, now, steps } if (job, now) == (JobId(of), at) => return steps,
-                Happened::Failed { .. } => panic!("it failed: {:?}", self.told),
+                ClusterEvent::Settled { job, now, steps } if (job, now) == (JobId(of), at) => return steps,
+                ClusterEvent::Failed { .. } => panic!("it failed: {:?}", self.told),
                 _ => {}
             }
         }
@@ -217,8 +217,8 @@ impl Bench {
     pub(crate) fn until_finished(&mut self, of: u32) -> u64 {
         loop {
             match self.next() {
-                Happened::Finished { job, steps } if job == JobId(of) => return steps,
-                Happened::Failed { .. } => panic!("it failed: {:?}", self.told),
+                ClusterEvent::Finished { job, steps } if job == JobId(of) => return steps,
+                ClusterEvent::Failed { .. } => panic!("it failed: {:?}", self.told),
                 _ => {}
             }
         }
@@ -228,7 +228,7 @@ impl Bench {
     pub(crate) fn wait(&mut self, time: Duration) {
         let until = self.testbed.now() + time.into();
         assert!(self.coming.is_empty(), "{:?}", self.coming);
-        assert_eq!(self.testbed.next(Some(until)).unwrap(), [Happened::Deadline]);
+        assert_eq!(self.testbed.next(Some(until)).unwrap(), [ClusterEvent::Deadline]);
     }
 
     /// Runs the launches until a condition holds, and asserts that no event comes before.

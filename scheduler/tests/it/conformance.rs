@@ -9,17 +9,17 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-use model::{Prediction, Question, Throughput};
+use model::{PredictRequest, Prediction, Throughput};
 use scheduler::{
     cluster::{Cluster, Settled},
     engine::{self, Engine},
     policy::{self, Policy},
     sim::Sim,
     testbed::{ResumePoint, Testbed},
-    view::Known,
+    view::PolicyContext,
 };
 use schema::{
-    decision::{Action, DeviceId, Happened, Turn},
+    decision::{Action, ClusterEvent, DeviceId, Turn},
     rows::{ErrorKind, Outcome, Status},
     suspension::Suspension,
 };
@@ -80,16 +80,16 @@ impl Seen {
         self.add("refused", turns.iter().map(|turn| turn.refused.len()).sum());
         for (_, happened) in events(turns) {
             match happened {
-                Happened::Failed { kind, steps, .. } => {
+                ClusterEvent::Failed { kind, steps, .. } => {
                     self.add(if *kind == ErrorKind::Crashed { "crashes" } else { "failures by loss" }, 1);
                     self.add("failures with a checkpoint", usize::from(*steps > 0));
                 }
-                Happened::DeviceLost { .. } => self.add("losses", 1),
-                Happened::Progress { loss, .. } => {
+                ClusterEvent::DeviceLost { .. } => self.add("losses", 1),
+                ClusterEvent::Progress { loss, .. } => {
                     self.add("reports", 1);
                     self.add("reported training losses", usize::from(loss.is_some()));
                 }
-                Happened::Settled { now: Settled::Paused, .. } => self.add("paused", 1),
+                ClusterEvent::Settled { now: Settled::Paused, .. } => self.add("paused", 1),
                 _ => {}
             }
         }
@@ -106,7 +106,7 @@ struct Counting<'a> {
 }
 
 impl Throughput for Counting<'_> {
-    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+    fn predict(&self, question: &PredictRequest<'_>) -> Option<Prediction> {
         self.with_neighbours.fetch_add(usize::from(!question.neighbours.is_empty()), Ordering::Relaxed);
         self.truth.predict(question)
     }
@@ -123,8 +123,12 @@ fn turns(
     policy: &mut dyn Policy,
     cluster: &mut dyn Cluster,
 ) -> (Vec<Turn>, Vec<Outcome>) {
-    let known =
-        Known { costs: Some(&Costs), plans: Some(&run.plans), history: &[], classes: Some(&run.classes) };
+    let known = PolicyContext {
+        costs: Some(&Costs),
+        plans: Some(&run.plans),
+        history: &[],
+        classes: Some(&run.classes),
+    };
     let mut engine = Engine::new(&run.topology, &run.jobs, belief, run.engine.clone()).knowing(known);
     engine.refuse_for_lack_of_cpus(run.engine.placement);
     let mut turns: Vec<Turn> = Vec::new();
@@ -138,7 +142,7 @@ fn without_words((mut turns, mut outcomes): (Vec<Turn>, Vec<Outcome>)) -> (Vec<T
         // It is a hash of events and actions.
         turn.view_hash.clear();
         for happened in &mut turn.events {
-            if let Happened::Failed { detail, .. } = happened {
+            if let ClusterEvent::Failed { detail, .. } = happened {
                 detail.clear();
             }
         }
@@ -171,8 +175,10 @@ fn check(
     scripted.suspension = run.settings.suspension;
     for (at, happened) in events(&simulated.0) {
         match *happened {
-            Happened::Failed { job, kind: ErrorKind::Crashed, .. } => scripted.crashes.push_back((at, job)),
-            Happened::DeviceLost { device } => scripted.losses.push_back((at, device)),
+            ClusterEvent::Failed { job, kind: ErrorKind::Crashed, .. } => {
+                scripted.crashes.push_back((at, job))
+            }
+            ClusterEvent::DeviceLost { device } => scripted.losses.push_back((at, device)),
             _ => {}
         }
     }
@@ -331,7 +337,7 @@ fn whatever_is_asked_for_is_the_same_on_a_testbed_as_on_a_simulated_cluster() {
             }
         }
         for (_, happened) in events(&turns) {
-            let is_paused = matches!(happened, Happened::Settled { now: Settled::Paused, .. });
+            let is_paused = matches!(happened, ClusterEvent::Settled { now: Settled::Paused, .. });
             let of_way = match suspension {
                 Suspension::Pause => "paused by pause",
                 Suspension::StepGate => "paused by step-gate",

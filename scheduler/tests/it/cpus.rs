@@ -17,7 +17,7 @@ use scheduler::{
 };
 use schema::{
     cluster::NodeFacts,
-    decision::{Happened, Turn},
+    decision::{ClusterEvent, Turn},
     device::Device,
     exec::{Shown, ShownCpus},
     manifest::AlikeNodes,
@@ -272,7 +272,7 @@ fn a_launch_on_gpus_is_bound_to_cores_of_its_own() {
     }
     let mut details = BTreeMap::new();
     while details.len() < 3 {
-        if let Happened::Failed { job, detail, .. } = bench.next() {
+        if let ClusterEvent::Failed { job, detail, .. } = bench.next() {
             details.insert(job.0, detail);
         }
     }

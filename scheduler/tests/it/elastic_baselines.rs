@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use jobs::plans::Judgement;
 use model::{
-    Prediction, Question, Throughput,
+    PredictRequest, Prediction, Throughput,
     switch_costs::{Named, SwitchCosts},
 };
 use proptest::prelude::*;
@@ -16,7 +16,7 @@ use scheduler::{
     legal_plans::LegalPlans,
     sim::{Faults, Settings, Sim},
     topology::Topology,
-    view::Known,
+    view::PolicyContext,
 };
 use schema::{
     catalog::Catalog,
@@ -46,7 +46,7 @@ const FLAT: [f64; 4] = [1.0, 1.0, 1.0, 1.0];
 const GOOD: [f64; 4] = [1.0, 1.9, 3.6, 6.8];
 
 impl Throughput for Rates {
-    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+    fn predict(&self, question: &PredictRequest<'_>) -> Option<Prediction> {
         let devices: u32 = question.placement.iter().sum();
         // A command has no batch.
         let of = question.job.global_batch.map_or(FLAT, |batch| self.0[batch as usize / 8 - 1]);
@@ -84,7 +84,7 @@ fn try_run(
     let legal = |_: &_, _, _: &_, _: (&_, &[_])| Judgement::default();
     let plans = LegalPlans::new(jobs, &Catalog::embedded(), topology, legal);
     let costs: Option<&dyn SwitchCosts> = if costs { Some(&of_restart) } else { None };
-    let known = Known { costs, plans: Some(&plans), history: &[], classes: None };
+    let known = PolicyContext { costs, plans: Some(&plans), history: &[], classes: None };
     let truth = Box::new(rates.clone());
     let mut sim = Sim::new(topology, jobs, truth, &of_restart, settings).expect("all is known");
     let mut engine = Engine::new(topology, jobs, rates, engine::Settings::default()).knowing(known);

@@ -10,7 +10,7 @@ use scheduler::{
     view::{Change, View},
 };
 use schema::{
-    decision::Happened,
+    decision::ClusterEvent,
     rows::{ErrorKind, Status},
     units::Nanos,
 };
@@ -30,8 +30,8 @@ fn a_job_is_ended_in_any_state_and_that_is_no_failure() {
     let start = || vec![start(0, &[0])];
     let pause = || vec![Action::Pause { job: JobId(0) }];
     let stop = || vec![Action::Stop { job: JobId(0), checkpoint: true }];
-    let finished = Happened::Finished { job: JobId(0), steps: 9 };
-    let progress = || Happened::Progress { job: JobId(0), steps: 4, loss: None };
+    let finished = ClusterEvent::Finished { job: JobId(0), steps: 9 };
+    let progress = || ClusterEvent::Progress { job: JobId(0), steps: 4, loss: None };
     for (script, how, steps, second) in [
         (vec![(arrived(0), vec![end(0)])], Status::EndedByPolicy, 0, 1),
         (
@@ -156,14 +156,14 @@ fn a_simulated_job_that_is_ended_leaves_at_a_boundary_and_its_devices_go_on() {
     });
     let (turns, outcomes, error) = scripts::turns(&world, &mut policy);
     assert!(error.is_none(), "{error:?}");
-    let story: Vec<(f64, Happened)> =
+    let story: Vec<(f64, ClusterEvent)> =
         scripts::events(&turns).skip(4).map(|(at, it)| (at.as_secs_f64(), it.clone())).collect();
     // Its third step ends at 13 s, and to stop takes 5 s. The next job starts in 10 s.
     let expected = [
-        (18.0, Happened::Progress { job: JobId(0), steps: 3, loss: None }),
+        (18.0, ClusterEvent::Progress { job: JobId(0), steps: 3, loss: None }),
         (18.0, settled(0, Settled::Stopped)),
         (28.0, settled(1, Settled::Running)),
-        (38.0, Happened::Finished { job: JobId(1), steps: 10 }),
+        (38.0, ClusterEvent::Finished { job: JobId(1), steps: 10 }),
     ];
     assert_eq!(story, expected);
     assert_eq!(
@@ -207,8 +207,8 @@ fn a_real_job_that_is_ended_leaves_and_its_checkpoint_goes_when_that_is_written_
     assert_eq!(bench.until_settled(1, Settled::Stopped), saved[1]);
     // The job did the steps that it was granted. The scheduler reported them at the start of training or before the job left.
     let told = bench.told.iter().filter_map(|happened| match *happened {
-        Happened::Progress { job: JobId(1), steps, .. }
-        | Happened::Settled { job: JobId(1), now: Settled::Running, steps } => Some(steps),
+        ClusterEvent::Progress { job: JobId(1), steps, .. }
+        | ClusterEvent::Settled { job: JobId(1), now: Settled::Running, steps } => Some(steps),
         _ => None,
     });
     let done = saved[1] + bench.steps_said(&bench.launches_of(1)[1], 0);

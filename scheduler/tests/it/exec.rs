@@ -8,7 +8,7 @@ use std::{
 };
 
 use jobs::plans::Judgement;
-use model::{Prediction, Question, Throughput, switch_costs::Named};
+use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
 use scheduler::{
     cluster::ClusterError,
     engine::{self, Engine},
@@ -16,7 +16,7 @@ use scheduler::{
     legal_plans::LegalPlans,
     sim::{Settings, Sim},
     topology::Topology,
-    view::Known,
+    view::PolicyContext,
 };
 use schema::{
     catalog::Catalog,
@@ -256,7 +256,7 @@ fn what_a_program_may_not_ask_for_is_refused() {
 struct ByType;
 
 impl Throughput for ByType {
-    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+    fn predict(&self, question: &PredictRequest<'_>) -> Option<Prediction> {
         let step_ns = if question.device_type == "fast" { 2.0 } else { 5.0 };
         Some(Prediction { step_ns, step_ns_ci: None })
     }
@@ -271,7 +271,7 @@ fn plans_are_shown_for_each_type_of_device_that_a_job_may_have() {
     }
     let legal = |_: &_, _, _: &_, _: (&_, &[_])| Judgement::default();
     let plans = LegalPlans::new(&jobs, &Catalog::embedded(), &topology, legal);
-    let known = Known { plans: Some(&plans), ..Known::default() };
+    let known = PolicyContext { plans: Some(&plans), ..PolicyContext::default() };
     let engine = Engine::new(&topology, &jobs, &ByType, engine::Settings::default()).knowing(known);
     let (_, _, shown) = run_program(&[], engine, &topology, &jobs);
     let of = |job: &ShownJob| {

@@ -18,7 +18,7 @@ use scheduler::{
     view::View,
 };
 use schema::{
-    decision::{Happened, Turn},
+    decision::{ClusterEvent, Turn},
     manifest::FastForward as Rule,
     rows::{Outcome, Skip, Status, skipped_ns},
     units::Nanos,
@@ -144,12 +144,14 @@ fn with_constant_steps_a_run_ends_as_if_no_step_was_skipped() {
 /// No jump begins before the end of a window in which nothing has changed, or goes beyond the next event.
 fn assert_stands(run: &Forwarded, window_s: f64, what: &str) {
     let changes = |turn: &Turn| {
-        let is_change = |happened: &Happened| {
-            let is_of_device = matches!(happened, Happened::DeviceLost { .. });
+        let is_change = |happened: &ClusterEvent| {
+            let is_of_device = matches!(happened, ClusterEvent::DeviceLost { .. });
             is_of_device
                 || matches!(
                     happened,
-                    Happened::Settled { .. } | Happened::Finished { .. } | Happened::Failed { .. }
+                    ClusterEvent::Settled { .. }
+                        | ClusterEvent::Finished { .. }
+                        | ClusterEvent::Failed { .. }
                 )
         };
         !turn.actions.is_empty() || turn.events.iter().any(is_change)
@@ -257,8 +259,8 @@ fn reports_come_when_they_would_and_count_skipped_steps() {
     let mut bed = alone();
     bed.progress_every = Some(Nanos(7 * SECOND));
     let reports = |turns: &[Turn]| -> Vec<(Nanos, u64)> {
-        let progress = |(at, happened): (Nanos, &Happened)| match *happened {
-            Happened::Progress { steps, .. } => Some((at, steps)),
+        let progress = |(at, happened): (Nanos, &ClusterEvent)| match *happened {
+            ClusterEvent::Progress { steps, .. } => Some((at, steps)),
             _ => None,
         };
         events(turns).filter_map(progress).collect()
@@ -345,8 +347,8 @@ fn a_checkpoint_holds_the_steps_skipped_before_it_and_a_failure_loses_those_afte
     assert_eq!((row.status, row.steps, row.retries), (Status::Ok, 20_000, 1));
     // A part of its steps is for the checkpoints.
     let saving = 1.0 + 4.0 / 30.0;
-    let failed_at = events(&run.turns).find(|(_, happened)| matches!(happened, Happened::Failed { .. }));
-    let Some((at, &Happened::Failed { steps: saved, .. })) = failed_at else { panic!("it crashed") };
+    let failed_at = events(&run.turns).find(|(_, happened)| matches!(happened, ClusterEvent::Failed { .. }));
+    let Some((at, &ClusterEvent::Failed { steps: saved, .. })) = failed_at else { panic!("it crashed") };
     let expected = |seconds: f64| (seconds / 0.01 / saving) as u64;
     assert!(saved.abs_diff(expected(90.0)) <= 2, "{saved} {}", expected(90.0));
     let lost = expected(at.as_secs_f64() - 100.0);
@@ -394,7 +396,7 @@ fn a_job_that_is_resumed_is_measured_again() {
     let bed = alone();
     let run = bed.forward(bed.scripted(), &mut Pauses(false));
     let resumed = events(&run.turns)
-        .filter(|(_, happened)| matches!(happened, Happened::Settled { now: Settled::Running, .. }));
+        .filter(|(_, happened)| matches!(happened, ClusterEvent::Settled { now: Settled::Running, .. }));
     let resumed = resumed.last().expect("it was resumed").0;
     assert_eq!(resumed, Nanos(53 * SECOND), "a second to pause and two to resume");
     let [before, after] = &run.skips[..] else { panic!("{:?}", run.skips) };

@@ -9,15 +9,15 @@ mod search;
 mod turns;
 
 use jobs::plans::Judgement;
-use model::{Prediction, Question, Throughput, switch_costs::Named};
+use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
 use scheduler::{
-    cluster::{Action, Happened},
+    cluster::{Action, ClusterEvent},
     engine::{self, Engine},
     job::{JobRequest, Payload},
     legal_plans::LegalPlans,
     sim::{Settings, Sim},
     topology::Topology,
-    view::Known,
+    view::PolicyContext,
 };
 use schema::{
     catalog::Catalog,
@@ -44,7 +44,7 @@ const APART: u32 = 32;
 const POOR: u32 = 64;
 
 impl Throughput for Truth {
-    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+    fn predict(&self, question: &PredictRequest<'_>) -> Option<Prediction> {
         let batch = question.job.global_batch?;
         let beside: f64 = match batch {
             LIGHT => 1.2,
@@ -92,7 +92,7 @@ impl World {
             Sim::new(&self.topology, jobs, Box::new(Truth), &costs, settings).expect("all is known");
         let fits = |_: &_, _, _: &_, _: (&_, &[_])| Judgement::default();
         let plans = LegalPlans::new(jobs, &Catalog::embedded(), &self.topology, fits);
-        let known = Known { costs: Some(&costs), plans: Some(&plans), ..Known::default() };
+        let known = PolicyContext { costs: Some(&costs), plans: Some(&plans), ..PolicyContext::default() };
         let settings = engine::Settings {
             placement: self.placement,
             suspension: self.suspension,
@@ -148,7 +148,8 @@ fn steps_at(turns: &[Turn], second: u64, jobs: usize) -> Vec<u64> {
     let mut done = vec![0; jobs];
     for (at, happened) in events(turns) {
         if at.0 <= second * SECOND
-            && let Happened::Progress { job, steps, .. } | Happened::Settled { job, steps, .. } = happened
+            && let ClusterEvent::Progress { job, steps, .. } | ClusterEvent::Settled { job, steps, .. } =
+                happened
         {
             done[job.0 as usize] = *steps;
         }

@@ -5,7 +5,7 @@ mod optimum;
 use std::collections::BTreeMap;
 
 use fastrand::Rng;
-use model::{Prediction, Question, Throughput, switch_costs::Named};
+use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
 use scheduler::{
     cluster::{Action, JobId, Settled},
     engine::{self, Engine},
@@ -16,7 +16,7 @@ use scheduler::{
     view::View,
 };
 use schema::{
-    decision::{Happened, Turn},
+    decision::{ClusterEvent, Turn},
     manifest::AlikeNodes,
     units::Nanos,
 };
@@ -55,7 +55,7 @@ fn number(workload: &str) -> usize {
 }
 
 impl Throughput for Speeds {
-    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+    fn predict(&self, question: &PredictRequest<'_>) -> Option<Prediction> {
         let other = question.co_runners.first().map(|other| number(other.workload));
         let speed = self.of(number(question.job.workload), question.device_type, other)?;
         Some(Prediction { step_ns: 1e9 / speed, step_ns_ci: None })
@@ -158,10 +158,12 @@ fn steps(turns: &[Turn], topology: &Topology, speeds: &Speeds) -> Vec<f64> {
         }
         for event in &turn.events {
             match event {
-                Happened::Settled { job, now: Settled::Running, .. } => {
+                ClusterEvent::Settled { job, now: Settled::Running, .. } => {
                     on.insert(*job, starting[job].clone());
                 }
-                Happened::Settled { job, .. } | Happened::Finished { job, .. } => drop(on.remove(job)),
+                ClusterEvent::Settled { job, .. } | ClusterEvent::Finished { job, .. } => {
+                    drop(on.remove(job))
+                }
                 _ => {}
             }
         }
@@ -303,7 +305,7 @@ fn jobs_end_with_the_rho_of_the_optimum() {
         let mut largest: f64 = 0.0;
         for turn in &turns {
             for event in &turn.events {
-                if let Happened::Finished { job, steps } = event {
+                if let ClusterEvent::Finished { job, steps } = event {
                     let alone_s = *steps as f64 / isolated[job.0 as usize];
                     largest = largest.max(turn.at_ns.as_secs_f64() / alone_s);
                 }
@@ -326,7 +328,8 @@ fn jobs_share_devices_if_they_gain() {
         let turns =
             simulate("gavel:space-sharing=on:every=10s", &topology, &jobs(&[(1, 1_000); 2]), &speeds, None);
         let end = |of: u32| {
-            let is_end = |event: &Happened| matches!(event, Happened::Finished { job, .. } if job.0 == of);
+            let is_end =
+                |event: &ClusterEvent| matches!(event, ClusterEvent::Finished { job, .. } if job.0 == of);
             let turn = turns.iter().find(|turn| turn.events.iter().any(is_end)).expect("it ends");
             turn.at_ns.as_secs_f64()
         };

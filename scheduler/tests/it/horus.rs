@@ -1,12 +1,12 @@
 //! The stand-in for Horus: jobs share a device if they keep it busy for at most all of the time, and fit.
 
-use model::{Classified, PackingClasses, Subject, UseAlone, switch_costs::Named};
+use model::{Classified, JobKey, PackingClasses, UseAlone, switch_costs::Named};
 use scheduler::{
     engine::{self, Engine},
     job::{JobRequest, Payload},
     sim::{Settings, Sim},
     topology::Topology,
-    view::Known,
+    view::PolicyContext,
 };
 use schema::{
     cluster::NodeFacts,
@@ -22,11 +22,11 @@ use crate::support::{Own, SECOND, asked, built};
 struct ByBatch;
 
 impl PackingClasses for ByBatch {
-    fn class(&self, _job: &Subject<'_>) -> Option<Classified> {
+    fn class(&self, _job: &JobKey<'_>) -> Option<Classified> {
         None
     }
 
-    fn use_alone(&self, job: &Subject<'_>) -> Option<UseAlone> {
+    fn use_alone(&self, job: &JobKey<'_>) -> Option<UseAlone> {
         let batch = job.global_batch.filter(|batch| *batch != 7)?;
         Some(UseAlone { busy: f64::from(batch) / 100.0, peak_memory_bytes: Some(batch.into()) })
     }
@@ -52,7 +52,7 @@ fn starts_of(jobs: &[JobRequest], devices: u32, device_memory_bytes: Option<u64>
     let (truth, costs) = (Own { slowdown: 1.0 }, Named::constant(Nanos::ZERO));
     let mut sim =
         Sim::new(&topology, jobs, Box::new(truth), &costs, Settings::default()).expect("all is known");
-    let known = Known { classes: Some(&ByBatch), ..Known::default() };
+    let known = PolicyContext { classes: Some(&ByBatch), ..PolicyContext::default() };
     let mut engine = Engine::new(&topology, jobs, truth, engine::Settings::default()).knowing(known);
     let mut turns: Vec<Turn> = Vec::new();
     engine::run(&mut engine, &mut sim, &mut *built("horus-stand-in"), &mut turns).expect("every job ends");

@@ -15,7 +15,7 @@ use scheduler::{
     view::View,
 };
 use schema::{
-    decision::{Happened, Settled, Turn},
+    decision::{ClusterEvent, Settled, Turn},
     rows::{ErrorKind, Status},
     units::Nanos,
 };
@@ -38,7 +38,7 @@ struct Watch {
 
 impl Journal for Watch {
     fn record(&mut self, turn: Turn, view: &View<'_>) -> anyhow::Result<()> {
-        self.arrived += turn.events.iter().filter(|it| matches!(it, Happened::Arrived { .. })).count();
+        self.arrived += turn.events.iter().filter(|it| matches!(it, ClusterEvent::Arrived { .. })).count();
         self.check_devices(view);
         self.accounts.resize(view.jobs.len(), Account::default());
         self.steps.resize(view.jobs.len(), 0);
@@ -98,7 +98,9 @@ impl Watch {
         );
         assert!(before.starts <= account.starts && before.steps_lost <= account.steps_lost);
         let falls_back = turn.events.iter().any(|happened| match happened {
-            Happened::Failed { job, .. } | Happened::Settled { job, now: Settled::Stopped, .. } => *job == id,
+            ClusterEvent::Failed { job, .. } | ClusterEvent::Settled { job, now: Settled::Stopped, .. } => {
+                *job == id
+            }
             _ => false,
         });
         assert!(job.steps >= self.steps[place] || falls_back, "{id:?} lost steps at {:?}", turn.events);
@@ -155,7 +157,7 @@ proptest! {
             let again = row.retries + stops(&watch.turns, job.id) + losses(&watch.turns, job.id);
             prop_assert!(row.starts <= 1 + again, "{:?}", row);
         }
-        let ends = |happened: &Happened| matches!(happened, Happened::Finished { .. });
+        let ends = |happened: &ClusterEvent| matches!(happened, ClusterEvent::Finished { .. });
         let well = outcomes.iter().filter(|row| row.status == Status::Ok).count();
         prop_assert_eq!(count(&watch.turns, ends), well as u32, "each finishes once");
 
@@ -174,7 +176,7 @@ proptest! {
 fn losses(turns: &[Turn], id: JobId) -> u32 {
     count(
         turns,
-        |happened| matches!(*happened, Happened::Failed { job, kind: ErrorKind::DeviceLost, .. } if job == id),
+        |happened| matches!(*happened, ClusterEvent::Failed { job, kind: ErrorKind::DeviceLost, .. } if job == id),
     )
 }
 
@@ -182,10 +184,10 @@ fn losses(turns: &[Turn], id: JobId) -> u32 {
 fn stops(turns: &[Turn], id: JobId) -> u32 {
     count(
         turns,
-        |happened| matches!(*happened, Happened::Settled { job, now: Settled::Stopped, .. } if job == id),
+        |happened| matches!(*happened, ClusterEvent::Settled { job, now: Settled::Stopped, .. } if job == id),
     )
 }
 
-fn count(turns: &[Turn], of: impl Fn(&Happened) -> bool) -> u32 {
+fn count(turns: &[Turn], of: impl Fn(&ClusterEvent) -> bool) -> u32 {
     events(turns).filter(|(_, happened)| of(happened)).count() as u32
 }

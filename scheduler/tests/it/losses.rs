@@ -8,7 +8,7 @@ use std::sync::{
 use model::switch_costs::Named;
 use rig::device::{CpuReader, DeviceReader, allowed_cores};
 use scheduler::{
-    cluster::{Action, ClusterError, DeviceId, Happened, JobId, Settled},
+    cluster::{Action, ClusterError, ClusterEvent, DeviceId, JobId, Settled},
     engine::{self, Engine},
     journal::Unrecorded,
     sim,
@@ -32,8 +32,8 @@ use crate::{
     switches::Constants,
 };
 
-fn lost(device: u32) -> Happened {
-    Happened::DeviceLost { device: DeviceId(device) }
+fn lost(device: u32) -> ClusterEvent {
+    ClusterEvent::DeviceLost { device: DeviceId(device) }
 }
 
 /// A job on the device fails before the loss is reported, and continues elsewhere. A start on the device is
@@ -53,8 +53,8 @@ fn jobs_of_a_lost_device_go_on_elsewhere() {
     let at_loss: Vec<_> = turns.iter().filter(|turn| turn.at_ns == Nanos(4 * SECOND + SECOND / 2)).collect();
     let [turn] = &at_loss[..] else { panic!("{at_loss:?}") };
     let (job, detail) = (JobId(1), "lost its device".to_owned());
-    let failed = Happened::Failed { job, steps: 0, kind: ErrorKind::DeviceLost, detail };
-    assert_eq!(turn.events, [Happened::Progress { job, steps: 4, loss: None }, failed, lost(1)]);
+    let failed = ClusterEvent::Failed { job, steps: 0, kind: ErrorKind::DeviceLost, detail };
+    assert_eq!(turn.events, [ClusterEvent::Progress { job, steps: 4, loss: None }, failed, lost(1)]);
     assert_eq!((turn.actions.len(), turn.refused.len()), (0, 0), "the first in the queue cannot have it");
     let ends: Vec<_> = outcomes.iter().map(|row| (row.status, row.end_ns.map(|end| end / SECOND))).collect();
     assert_eq!(ends, [10, 20, 30].map(|end| (Status::Ok, Some(end))));
@@ -87,7 +87,7 @@ fn jobs_of_a_lost_device_fail_in_their_order_in_a_simulation() {
     world.run(&mut policy, &mut turns).expect("the policy ends every job");
     let failed: Vec<u32> = events(&turns)
         .filter_map(|(_, happened)| match happened {
-            Happened::Failed { job, kind: ErrorKind::DeviceLost, .. } => Some(job.0),
+            ClusterEvent::Failed { job, kind: ErrorKind::DeviceLost, .. } => Some(job.0),
             _ => None,
         })
         .collect();
@@ -158,7 +158,7 @@ fn a_job_that_waits_for_a_lost_device_keeps_its_retries() {
     assert!(matches!(ended, Err(ClusterError::Stuck { waiting: 1 })), "job 0 waits: {ended:?}");
     let failed: Vec<_> = events(&turns)
         .filter_map(|(at, happened)| match happened {
-            Happened::Failed { job, kind, .. } => Some((at.0 / SECOND, job.0, *kind)),
+            ClusterEvent::Failed { job, kind, .. } => Some((at.0 / SECOND, job.0, *kind)),
             _ => None,
         })
         .collect();
@@ -185,11 +185,11 @@ fn an_event_of_a_lost_launch_is_none_of_the_next() {
     assert_eq!(
         told,
         [
-            (0, Happened::Arrived { job }),
-            (10, Happened::Failed { job, steps: 0, kind: ErrorKind::DeviceLost, detail }),
+            (0, ClusterEvent::Arrived { job }),
+            (10, ClusterEvent::Failed { job, steps: 0, kind: ErrorKind::DeviceLost, detail }),
             (10, lost(0)),
-            (20, Happened::Settled { job, now: Settled::Running, steps: 0 }),
-            (30, Happened::Finished { job, steps: 10 }),
+            (20, ClusterEvent::Settled { job, now: Settled::Running, steps: 0 }),
+            (30, ClusterEvent::Finished { job, steps: 10 }),
         ]
     );
 }
@@ -247,7 +247,7 @@ fn a_device_that_stops_answering_takes_its_jobs_with_it() {
     }
     let failed = |job: u32| {
         bench.told[told_from..].iter().any(|happened| match happened {
-            Happened::Failed { job: of, steps: 0, kind: ErrorKind::DeviceLost, detail } => {
+            ClusterEvent::Failed { job: of, steps: 0, kind: ErrorKind::DeviceLost, detail } => {
                 *of == JobId(job) && detail.contains("lost its device")
             }
             _ => false,
@@ -256,7 +256,7 @@ fn a_device_that_stops_answering_takes_its_jobs_with_it() {
     assert!(failed(0) && failed(1) && !failed(2), "{:?}", bench.told);
     let start = Action::Start { job: JobId(0), devices: vec![DeviceId(1)], cpus: None, plan: None };
     assert_eq!(bench.apply(start), Err("device 1 is lost".into()));
-    if !bench.told.iter().any(|told| matches!(told, Happened::Finished { .. })) {
+    if !bench.told.iter().any(|told| matches!(told, ClusterEvent::Finished { .. })) {
         assert_eq!(bench.until_finished(2), 100);
     }
 }

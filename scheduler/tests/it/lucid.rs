@@ -6,14 +6,14 @@ mod says;
 mod sharing;
 mod stage;
 
-use model::{Classified, PackingClass, PackingClasses, Subject, Throughput, switch_costs::Named};
+use model::{Classified, JobKey, PackingClass, PackingClasses, Throughput, switch_costs::Named};
 use scheduler::{
     cluster::Action,
     engine::{self, Engine},
     job::{JobRequest, Payload},
     sim::{Settings, Sim},
     topology::Topology,
-    view::Known,
+    view::PolicyContext,
 };
 use schema::{decision::Turn, history::PastJob, rows::Status, units::Nanos};
 
@@ -26,7 +26,7 @@ use crate::{
 pub(crate) struct ByBatch;
 
 impl PackingClasses for ByBatch {
-    fn class(&self, job: &Subject<'_>) -> Option<Classified> {
+    fn class(&self, job: &JobKey<'_>) -> Option<Classified> {
         let batch = job.global_batch?;
         let class = match batch {
             1 => PackingClass::Tiny,
@@ -108,7 +108,8 @@ impl<'a> World<'a> {
             Settings { progress_every: self.reports.then_some(Nanos::SECOND), ..Settings::default() };
         let truth = Box::new(Own { slowdown: self.truth });
         let mut sim = Sim::new(&self.topology, jobs, truth, &costs, settings).expect("all is known");
-        let known = Known { history: &self.history, classes: Some(&ByBatch), ..Known::default() };
+        let known =
+            PolicyContext { history: &self.history, classes: Some(&ByBatch), ..PolicyContext::default() };
         let settings = engine::Settings::default();
         let mut engine = Engine::new(&self.topology, jobs, self.belief, settings).knowing(known);
         let mut turns = Vec::new();

@@ -2,7 +2,7 @@
 //! progress.
 
 use model::{
-    Subject,
+    JobKey,
     switch_costs::{Cost, SwitchCosts},
 };
 use scheduler::{
@@ -18,7 +18,7 @@ use scheduler::{
 };
 use schema::{
     cluster::NodeFacts,
-    decision::{Happened, Turn},
+    decision::{ClusterEvent, Turn},
     manifest::AlikeNodes,
     plan::Plan,
     rows::{ErrorKind, Outcome},
@@ -64,7 +64,7 @@ impl Policy for Migrates {
 struct Costs;
 
 impl SwitchCosts for Costs {
-    fn cost(&self, _: &Subject<'_>, _: u32, of: Cost, _: &mut dyn FnMut() -> f64) -> Option<Nanos> {
+    fn cost(&self, _: &JobKey<'_>, _: u32, of: Cost, _: &mut dyn FnMut() -> f64) -> Option<Nanos> {
         let seconds = match of {
             Cost::Start | Cost::Stop => 1,
             Cost::Checkpoint => 2,
@@ -120,11 +120,11 @@ fn a_job_migrates_and_no_other_job_takes_its_place() {
 /// What happens after the progress, and where the job is started then.
 #[test]
 fn a_move_is_dropped_when_its_job_or_its_device_is_lost_or_an_action_is_refused() {
-    let progress = || Happened::Progress { job: JobId(0), steps: 3, loss: None };
-    let now = |now| Happened::Settled { job: JobId(0), now, steps: 3 };
+    let progress = || ClusterEvent::Progress { job: JobId(0), steps: 3, loss: None };
+    let now = |now| ClusterEvent::Settled { job: JobId(0), now, steps: 3 };
     let stopped = || now(Settled::Stopped);
-    let lost = Happened::DeviceLost { device: DeviceId(1) };
-    let finished = Happened::Finished { job: JobId(0), steps: 9 };
+    let lost = ClusterEvent::DeviceLost { device: DeviceId(1) };
+    let finished = ClusterEvent::Finished { job: JobId(0), steps: 9 };
     let crashes = || failed(0, ErrorKind::Crashed);
     let other_plan = "dp2".parse::<Plan>().ok();
     for (what, happens, plan, is_command, expected) in [
@@ -171,7 +171,7 @@ fn the_cores_of_a_move_are_taken_once() {
     };
     let topology = Topology::simulated(&[group]);
     let jobs = jobs(&[(0, 1, 9), (0, 1, 9)]);
-    let stopped = Happened::Settled { job: JobId(0), now: Settled::Stopped, steps: 0 };
+    let stopped = ClusterEvent::Settled { job: JobId(0), now: Settled::Stopped, steps: 0 };
     let events = [arrived(0), settled(0, Settled::Running), stopped, arrived(1)].into();
     let mut cluster = actions::Scripted { now: Nanos::ZERO, events };
     let model = Own { slowdown: 1.0 };

@@ -1,6 +1,6 @@
 //! The cost of jobs on other devices of a node in simulation.
 
-use model::{Prediction, Question, Throughput, switch_costs::Named};
+use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
 use scheduler::{
     engine::{self, Engine},
     journal::Unrecorded,
@@ -19,7 +19,7 @@ use crate::{
 struct Crowded;
 
 impl Throughput for Crowded {
-    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+    fn predict(&self, question: &PredictRequest<'_>) -> Option<Prediction> {
         let shares: f64 = question.neighbours.iter().map(|neighbour| neighbour.share).sum();
         let beside = if question.co_runners.is_empty() { 1.0 } else { 1.2 };
         let step_ns = question.job.trace_time?.step_ns as f64 * (1.0 + shares / 4.0) * beside;

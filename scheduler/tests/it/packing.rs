@@ -1,6 +1,6 @@
 //! Packing: its questions to a model, and its decisions on the answers.
 
-use model::{InTurns, Prediction, Question, Table, Throughput, switch_costs::Named};
+use model::{InTurns, PredictRequest, Prediction, Table, Throughput, switch_costs::Named};
 use scheduler::{
     cluster::{Action, DeviceId, JobId, Settled},
     engine::{self, Engine},
@@ -11,7 +11,7 @@ use scheduler::{
     view::{Change, View},
 };
 use schema::{
-    decision::{Happened, Turn},
+    decision::{ClusterEvent, Turn},
     device::Device,
     rows::{ErrorKind, Outcome},
     sharing::Sharing,
@@ -33,7 +33,7 @@ pub(crate) struct Packs {
 }
 
 impl Throughput for Packs {
-    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+    fn predict(&self, question: &PredictRequest<'_>) -> Option<Prediction> {
         let slowdown = if question.co_runners.is_empty() { 1.0 } else { self.slowdown? };
         let step_ns = question.job.trace_time?.step_ns as f64 * slowdown;
         let step_ns_ci = Some((step_ns * (1.0 - self.interval), step_ns * (1.0 + self.interval)));
@@ -146,7 +146,7 @@ fn a_free_device_comes_first_and_no_device_has_three_jobs() {
 struct OnLarge(Packs);
 
 impl Throughput for OnLarge {
-    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+    fn predict(&self, question: &PredictRequest<'_>) -> Option<Prediction> {
         let is_known = question.co_runners.is_empty() || question.device_type == "large";
         is_known.then(|| self.0.predict(question)).flatten()
     }
@@ -207,7 +207,7 @@ fn what_is_measured_undoes_a_pack_and_is_remembered() {
 struct ByCores;
 
 impl Throughput for ByCores {
-    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+    fn predict(&self, question: &PredictRequest<'_>) -> Option<Prediction> {
         let slowdown = if question.cpus == Some(2) { 1.2 } else { 2.2 };
         Packs { slowdown: Some(slowdown), interval: 0.01 }.predict(question)
     }
@@ -230,7 +230,7 @@ fn jobs_that_did_not_fit_together_stay_apart() {
         settled(0, Settled::Running),
         arrived(1),
         failed(1, ErrorKind::OutOfMemory),
-        Happened::Progress { job: JobId(0), steps: 9, loss: None },
+        ClusterEvent::Progress { job: JobId(0), steps: 9, loss: None },
     ];
     let mut cluster = Scripted { now: Nanos::ZERO, events: events.into() };
     let model = Packs { slowdown: Some(1.2), interval: 0.01 };

@@ -17,7 +17,7 @@ use scheduler::{
     view::View,
 };
 use schema::{
-    decision::{Happened, Turn},
+    decision::{ClusterEvent, Turn},
     device::Device,
     placement::Placement,
     rows::{Outcome, Status},
@@ -200,7 +200,7 @@ fn check_displaced<K: Ord>(
 
 impl<K: Ord, F: Fn(&View<'_>, &JobRequest, &Job) -> K> Journal for Displaced<F> {
     fn record(&mut self, turn: Turn, view: &View<'_>) -> anyhow::Result<()> {
-        self.arrived += turn.events.iter().filter(|it| matches!(it, Happened::Arrived { .. })).count();
+        self.arrived += turn.events.iter().filter(|it| matches!(it, ClusterEvent::Arrived { .. })).count();
         let nodes =
             |devices: &[_]| devices.iter().map(|device| view.topology.node_of(*device).0).collect::<Vec<_>>();
         let started: Vec<u32> = turn

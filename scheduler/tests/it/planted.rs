@@ -1,7 +1,7 @@
 //! Elastic jobs whose step times are planted: what tests of policies that choose plans and resources have in common.
 
 use jobs::plans::Judgement;
-use model::{Prediction, Question, Throughput, switch_costs::SwitchCosts};
+use model::{PredictRequest, Prediction, Throughput, switch_costs::SwitchCosts};
 use scheduler::{
     engine::{self, Engine},
     job::{JobRequest, Payload},
@@ -10,7 +10,7 @@ use scheduler::{
     policy::Policy,
     sim::{self, Sim},
     topology::Topology,
-    view::Known,
+    view::PolicyContext,
 };
 use schema::{catalog::Catalog, plan::Plan, rows::Outcome, trace::Class};
 
@@ -33,7 +33,7 @@ impl Planted {
 }
 
 impl Throughput for Planted {
-    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+    fn predict(&self, question: &PredictRequest<'_>) -> Option<Prediction> {
         let plan = question.job.plan?;
         let step_ns = (self.step_s)(question.job.workload, plan, question.cpus)? * 1e9;
         let half = (self.doubt)(plan);
@@ -89,7 +89,8 @@ impl<'a> Elastic<'a> {
     }
 
     pub(crate) fn engine(&'a self, plans: &'a LegalPlans, settings: engine::Settings) -> Engine<'a> {
-        let known = Known { costs: Some(self.costs), plans: Some(plans), history: &[], classes: None };
+        let known =
+            PolicyContext { costs: Some(self.costs), plans: Some(plans), history: &[], classes: None };
         Engine::new(self.topology, self.jobs, self.model, settings).knowing(known)
     }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use model::{Prediction, Question, Throughput, switch_costs::Named};
+use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
 use proptest::prelude::*;
 use scheduler::{
     cluster::JobId,
@@ -16,7 +16,7 @@ use scheduler::{
     view::View,
 };
 use schema::{
-    decision::{Happened, Turn},
+    decision::{ClusterEvent, Turn},
     placement::Placement,
     rows::{Outcome, Status},
     trace::Class,
@@ -192,7 +192,7 @@ fn backfill_makes_no_reservation() {
 pub(crate) struct NoCommands;
 
 impl Throughput for NoCommands {
-    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+    fn predict(&self, question: &PredictRequest<'_>) -> Option<Prediction> {
         let is_command = question.job.workload.starts_with("cmd-");
         (!is_command).then(|| Own { slowdown: 1.0 }.predict(question)).flatten()
     }
@@ -230,7 +230,7 @@ impl<K: Ord, F: Fn(&View<'_>, &JobRequest, &Job) -> K> Journal for Walk<F> {
     fn record(&mut self, turn: Turn, view: &View<'_>) -> anyhow::Result<()> {
         assert!(turn.refused.is_empty());
         self.turns.insert(view.now.0.div_ceil(MS));
-        self.arrived += turn.events.iter().filter(|it| matches!(it, Happened::Arrived { .. })).count();
+        self.arrived += turn.events.iter().filter(|it| matches!(it, ClusterEvent::Arrived { .. })).count();
         let placed = || view.jobs.iter().filter_map(Job::placed);
         if !turn.actions.is_empty() || placed().any(|placed| placed.phase != Phase::Running) {
             return Ok(());

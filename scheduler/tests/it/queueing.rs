@@ -5,7 +5,7 @@ use fastrand::Rng;
 use model::switch_costs::Named;
 use scheduler::{job::JobRequest, sim::Settings, topology::Topology};
 use schema::{
-    decision::{Happened, Turn},
+    decision::{ClusterEvent, Turn},
     rows::Outcome,
     units::Nanos,
 };
@@ -110,8 +110,8 @@ fn jobs_that_are_there_are_those_that_stay() {
             area_ns += there * u128::from((at - since).0);
             since = at;
             match happened {
-                Happened::Arrived { .. } => there += 1,
-                Happened::Finished { .. } => there -= 1,
+                ClusterEvent::Arrived { .. } => there += 1,
+                ClusterEvent::Finished { .. } => there -= 1,
                 _ => {}
             }
         }

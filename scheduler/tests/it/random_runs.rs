@@ -3,7 +3,7 @@
 use fastrand::Rng;
 use jobs::plans::Judgement;
 use model::{
-    BeliefError, Classified, PackingClass, PackingClasses, Prediction, Question, Subject, Throughput,
+    BeliefError, Classified, JobKey, PackingClass, PackingClasses, PredictRequest, Prediction, Throughput,
     UseAlone,
     switch_costs::{Cost, SwitchCosts},
 };
@@ -32,7 +32,7 @@ pub(crate) struct Truth {
 }
 
 impl Throughput for Truth {
-    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+    fn predict(&self, question: &PredictRequest<'_>) -> Option<Prediction> {
         let devices: u32 = question.placement.iter().sum();
         let nodes = question.placement.len() as f64;
         let in_mode = if *question.sharing == Sharing::TIME_SLICE { 1.2 } else { 1.5 };
@@ -59,7 +59,7 @@ impl Throughput for Truth {
 }
 
 /// A number below 1 that differs between workloads, batches and plans.
-fn weight(job: &Subject<'_>) -> f64 {
+fn weight(job: &JobKey<'_>) -> f64 {
     let plan = job
         .plan
         .map_or(0, |plan| 3 * plan.dp + 11 * plan.tp + 17 * u16::from(plan.zero) + u16::from(plan.gc));
@@ -71,7 +71,7 @@ fn weight(job: &Subject<'_>) -> f64 {
 pub(crate) struct Classes;
 
 impl PackingClasses for Classes {
-    fn class(&self, job: &Subject<'_>) -> Option<Classified> {
+    fn class(&self, job: &JobKey<'_>) -> Option<Classified> {
         let class = match (31.0 * weight(job)) as u32 % 4 {
             0 => PackingClass::Tiny,
             1 => PackingClass::Medium,
@@ -81,7 +81,7 @@ impl PackingClasses for Classes {
         Some(Classified { class, path: Vec::new() })
     }
 
-    fn use_alone(&self, job: &Subject<'_>) -> Option<UseAlone> {
+    fn use_alone(&self, job: &JobKey<'_>) -> Option<UseAlone> {
         Some(UseAlone { busy: weight(job), peak_memory_bytes: None })
     }
 }
@@ -90,7 +90,7 @@ impl PackingClasses for Classes {
 pub(crate) struct Costs;
 
 impl SwitchCosts for Costs {
-    fn cost(&self, job: &Subject<'_>, devices: u32, of: Cost, _: &mut dyn FnMut() -> f64) -> Option<Nanos> {
+    fn cost(&self, job: &JobKey<'_>, devices: u32, of: Cost, _: &mut dyn FnMut() -> f64) -> Option<Nanos> {
         let ms = match of {
             Cost::Start => 3_100,
             Cost::Restart => 4_700,

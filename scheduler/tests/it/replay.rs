@@ -14,7 +14,7 @@ use scheduler::{
     view::View,
 };
 use schema::{
-    decision::{self, Happened, Turn},
+    decision::{self, ClusterEvent, Turn},
     rows::{ErrorKind, Status},
     units::Nanos,
 };
@@ -120,20 +120,21 @@ fn a_run_goes_on_from_where_its_journal_ends() {
 /// A cluster in which every started job ends a second later.
 struct Prompt<'a> {
     now: Nanos,
-    events: VecDeque<Happened>,
+    events: VecDeque<ClusterEvent>,
     to_come: &'a [JobRequest],
 }
 
 impl<'a> Prompt<'a> {
     fn after(turns: &[Turn], asked: &'a [JobRequest], view: &View<'_>) -> Prompt<'a> {
         let is_placed = |id: &JobId| matches!(view.jobs[id.0 as usize].state, State::Placed(_));
-        let gone = |job| Happened::Failed {
+        let gone = |job| ClusterEvent::Failed {
             job,
             steps: 0,
             kind: ErrorKind::Interrupted,
             detail: "the scheduler died".into(),
         };
-        let is_arrival = |(_, happened): &(Nanos, &Happened)| matches!(happened, Happened::Arrived { .. });
+        let is_arrival =
+            |(_, happened): &(Nanos, &ClusterEvent)| matches!(happened, ClusterEvent::Arrived { .. });
         let arrived = scripts::events(turns).filter(is_arrival).count();
         Prompt {
             now: turns.last().map_or(Nanos::ZERO, |turn| turn.at_ns),
@@ -150,13 +151,13 @@ impl Cluster for Prompt<'_> {
 
     fn apply(&mut self, action: &Action) -> Result<(), ActionError> {
         let job = action.job();
-        self.events.push_back(Happened::Settled { job, now: Settled::Running, steps: 0 });
+        self.events.push_back(ClusterEvent::Settled { job, now: Settled::Running, steps: 0 });
         let steps = 5 + u64::from(job.0 % 7);
-        self.events.push_back(Happened::Finished { job, steps });
+        self.events.push_back(ClusterEvent::Finished { job, steps });
         Ok(())
     }
 
-    fn next(&mut self, _deadline: Option<Nanos>) -> Result<Vec<Happened>, ClusterError> {
+    fn next(&mut self, _deadline: Option<Nanos>) -> Result<Vec<ClusterEvent>, ClusterError> {
         self.now += Nanos::SECOND;
         if let Some(event) = self.events.pop_front() {
             return Ok(vec![event]);
@@ -164,6 +165,6 @@ impl Cluster for Prompt<'_> {
         let (first, rest) = self.to_come.split_first().ok_or(ClusterError::Nothing)?;
         self.to_come = rest;
         self.now = self.now.max(first.arrival);
-        Ok(vec![Happened::Arrived { job: first.id }])
+        Ok(vec![ClusterEvent::Arrived { job: first.id }])
     }
 }

@@ -1,16 +1,16 @@
 //! Rubick: each of its mechanisms where nothing else explains the outcome.
 
-use model::{Prediction, Question, Throughput, switch_costs::Named};
+use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
 use proptest::prelude::*;
 use scheduler::{
-    cluster::{Action, ActionError, Cluster, ClusterError, Happened, JobId},
+    cluster::{Action, ActionError, Cluster, ClusterError, ClusterEvent, JobId},
     engine::{self, Engine},
     job::{JobRequest, Phase, State},
     journal::Journal,
     sim::{Settings, Sim},
     testbed::{ResumePoint, Testbed},
     topology::Topology,
-    view::{Known, View},
+    view::{PolicyContext, View},
 };
 use schema::{
     cluster::NodeFacts,
@@ -405,7 +405,7 @@ impl Cluster for EndsAfter<'_> {
         self.sim.apply(action)
     }
 
-    fn next(&mut self, deadline: Option<Nanos>) -> Result<Vec<Happened>, ClusterError> {
+    fn next(&mut self, deadline: Option<Nanos>) -> Result<Vec<ClusterEvent>, ClusterError> {
         let happened = self.sim.next(deadline)?;
         match self.sim.now() > self.at {
             true => Err(ClusterError::Interrupted),
@@ -484,9 +484,9 @@ struct Beside {
 }
 
 impl Throughput for Beside {
-    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+    fn predict(&self, question: &PredictRequest<'_>) -> Option<Prediction> {
         let alone = Planted { step_s: sublinear, doubt: |_| 0.001 }
-            .predict(&Question { co_runners: &[], ..*question });
+            .predict(&PredictRequest { co_runners: &[], ..*question });
         let others = question.co_runners.len() as i32;
         Some(alone?.times(self.slowdown.powi(others)))
     }
@@ -506,7 +506,7 @@ fn jobs_that_wait_are_packed_if_that_is_a_gain_and_the_guarantee_of_the_other_is
             jobs.iter().map(|job| job.clone().with(|request| request.min_devices = Some(2))).collect();
         let world = Elastic::new(&topology, &jobs, sublinear, &costs);
         let plans = world.plans();
-        let known = Known { costs: Some(&costs), plans: Some(&plans), history: &[], classes: None };
+        let known = PolicyContext { costs: Some(&costs), plans: Some(&plans), history: &[], classes: None };
         let model = Beside { slowdown };
         let mut engine = Engine::new(&topology, &jobs, model, engine::Settings::default()).knowing(known);
         let mut sim = Sim::new(&topology, &jobs, Box::new(Beside { slowdown }), &costs, Settings::default())

@@ -14,7 +14,7 @@ use model::{
     switch_costs::{Cost, SwitchCosts},
 };
 use scheduler::{
-    cluster::{ClusterError, DeviceId, Happened, JobId, Settled, Share},
+    cluster::{ClusterError, ClusterEvent, DeviceId, JobId, Settled, Share},
     job::JobRequest,
     testbed::launcher::{LaunchId, Launcher, StartRequest},
     topology::Topology,
@@ -90,7 +90,7 @@ enum Doing {
         after: u64,
         then: Then,
     },
-    Rests,
+    IdleTracker,
     IsGone,
 }
 
@@ -154,7 +154,7 @@ impl<'a> Scripted<'a> {
             Doing::Switches { until, .. } => return Some(until),
             Doing::Trains => all,
             Doing::Leaves { after, .. } => after.min(all),
-            Doing::Rests | Doing::IsGone => return None,
+            Doing::IdleTracker | Doing::IsGone => return None,
         };
         let left_ns = ((goal as f64 - launch.steps) * launch.step_ns).max(0.0).ceil();
         let done = launch.since + Nanos(left_ns as u64);
@@ -174,7 +174,7 @@ impl<'a> Scripted<'a> {
     fn cease(&mut self, launch: LaunchId, steps: u64) {
         self.time_steps(launch.0 as usize);
         let of = self.launch(launch);
-        (of.steps, of.doing) = (steps as f64, Doing::Rests);
+        (of.steps, of.doing) = (steps as f64, Doing::IdleTracker);
         self.change_pace(launch);
     }
 
@@ -194,7 +194,7 @@ impl<'a> Scripted<'a> {
     }
 
     /// The event of a launch whose activity ends; nothing if no report is expected.
-    fn happens(&mut self, launch: LaunchId) -> Option<Happened> {
+    fn happens(&mut self, launch: LaunchId) -> Option<ClusterEvent> {
         let of = &self.launches[launch.0 as usize];
         let (job, all, now) = (of.job, self.all(of), self.now);
         if of.trains() && of.saves_at == Some(now) {
@@ -228,7 +228,7 @@ impl<'a> Scripted<'a> {
                 Some(self.settled(launch, Settled::Running))
             }
             Doing::Switches { then: Then::Rest, .. } => {
-                self.launch(launch).doing = Doing::Rests;
+                self.launch(launch).doing = Doing::IdleTracker;
                 Some(self.settled(launch, Settled::Paused))
             }
             Doing::Switches { then: Then::Go { checkpoint }, .. } => {
@@ -237,19 +237,19 @@ impl<'a> Scripted<'a> {
                     self.saved.insert(job, steps);
                 }
                 self.launch(launch).doing = Doing::IsGone;
-                Some(Happened::Settled { job, now: Settled::Stopped, steps: self.saved_steps(job) })
+                Some(ClusterEvent::Settled { job, now: Settled::Stopped, steps: self.saved_steps(job) })
             }
-            Doing::Rests | Doing::IsGone => None,
+            Doing::IdleTracker | Doing::IsGone => None,
         }
     }
 
-    fn settled(&self, launch: LaunchId, now: Settled) -> Happened {
-        Happened::Settled { job: self.launches[launch.0 as usize].job, now, steps: self.steps(launch) }
+    fn settled(&self, launch: LaunchId, now: Settled) -> ClusterEvent {
+        ClusterEvent::Settled { job: self.launches[launch.0 as usize].job, now, steps: self.steps(launch) }
     }
 
-    fn finish(&mut self, launch: LaunchId) -> Option<Happened> {
+    fn finish(&mut self, launch: LaunchId) -> Option<ClusterEvent> {
         self.launch(launch).doing = Doing::IsGone;
-        Some(Happened::Finished { job: self.launches[launch.0 as usize].job, steps: self.steps(launch) })
+        Some(ClusterEvent::Finished { job: self.launches[launch.0 as usize].job, steps: self.steps(launch) })
     }
 }
 
@@ -274,7 +274,7 @@ impl Launcher for Scripted<'_> {
             since: self.now,
             step_ns: 1.0,
             share: start.share,
-            doing: Doing::Rests,
+            doing: Doing::IdleTracker,
             began: None,
             saves_at: None,
             losses_until: self.saved_steps(start.job),
@@ -302,7 +302,7 @@ impl Launcher for Scripted<'_> {
             Doing::Trains => self.leave(launch, then),
             Doing::Leaves { after, .. } => self.launch(launch).doing = Doing::Leaves { after, then },
             // It comes back to its device to be saved.
-            Doing::Rests if checkpoint && self.suspension == Suspension::CudaCheckpoint => {
+            Doing::IdleTracker if checkpoint && self.suspension == Suspension::CudaCheckpoint => {
                 let takes = self.cost(of, Cost::Resume) + self.cost_of_going(of, checkpoint);
                 self.switch(launch, takes, then);
             }
@@ -335,7 +335,7 @@ impl Launcher for Scripted<'_> {
         self.saved.get(&job).copied().unwrap_or(0)
     }
 
-    fn next(&mut self, deadline: Option<Nanos>) -> Result<Option<Happened>, ClusterError> {
+    fn next(&mut self, deadline: Option<Nanos>) -> Result<Option<ClusterEvent>, ClusterError> {
         loop {
             let due = |(place, launch): (u32, &ScriptedLaunch)| {
                 Some((self.due(launch)?, launch.job, LaunchId(place)))

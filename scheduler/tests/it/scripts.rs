@@ -7,7 +7,7 @@ use scheduler::{
     view::View,
 };
 use schema::{
-    decision::{Happened, Turn},
+    decision::{ClusterEvent, Turn},
     rows::Outcome,
     units::Nanos,
 };
@@ -46,7 +46,7 @@ impl<F: FnMut(&View<'_>) -> Vec<Action>> Policy for FromView<F> {
 }
 
 /// All events of a run, with the times of their turns.
-pub(crate) fn events(turns: &[Turn]) -> impl Iterator<Item = (Nanos, &Happened)> {
+pub(crate) fn events(turns: &[Turn]) -> impl Iterator<Item = (Nanos, &ClusterEvent)> {
     turns.iter().flat_map(|turn| turn.events.iter().map(|happened| (turn.at_ns, happened)))
 }
 

@@ -9,7 +9,7 @@ use std::{
 use fastrand::Rng;
 use front_door::LONG;
 use model::{
-    BeliefError, Prediction, Question, Subject, Throughput,
+    BeliefError, JobKey, PredictRequest, Prediction, Throughput,
     switch_costs::{Cost, SwitchCosts},
 };
 use scheduler::{
@@ -22,7 +22,7 @@ use scheduler::{
     topology::Topology,
 };
 use schema::{
-    decision::{Happened, Turn},
+    decision::{ClusterEvent, Turn},
     device::Device,
     rows::Outcome,
     units::Nanos,
@@ -48,7 +48,7 @@ const ENDLESS: u64 = 1_000_000;
 struct Truth;
 
 impl Throughput for Truth {
-    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+    fn predict(&self, question: &PredictRequest<'_>) -> Option<Prediction> {
         let step_ns = question.job.trace_time?.step_ns as f64;
         Some(Prediction { step_ns, step_ns_ci: Some((0.99 * step_ns, 1.01 * step_ns)) })
     }
@@ -59,7 +59,7 @@ impl Throughput for Truth {
 struct Costs;
 
 impl SwitchCosts for Costs {
-    fn cost(&self, _: &Subject<'_>, _: u32, of: Cost, _: &mut dyn FnMut() -> f64) -> Option<Nanos> {
+    fn cost(&self, _: &JobKey<'_>, _: u32, of: Cost, _: &mut dyn FnMut() -> f64) -> Option<Nanos> {
         let ms = match of {
             Cost::Start | Cost::Restart => 100,
             Cost::Pause | Cost::Checkpoint => 400,
@@ -69,7 +69,7 @@ impl SwitchCosts for Costs {
         Some(Nanos(ms * MS))
     }
 
-    fn works_on(&self, _: &Subject<'_>, _: u32) -> Nanos {
+    fn works_on(&self, _: &JobKey<'_>, _: u32) -> Nanos {
         Nanos::ZERO
     }
 }
@@ -142,7 +142,7 @@ struct InSimulatedTime {
     turns: VecDeque<Turn>,
     now: Nanos,
     /// What has happened and comes later in the simulation.
-    early: Vec<Happened>,
+    early: Vec<ClusterEvent>,
     /// The steps that each job had done when it was last paused or stopped.
     kept: BTreeMap<JobId, u64>,
     /// Jobs that the simulation moves or holds. How far their workers get until then is not known, so they never finish by themselves.
@@ -151,13 +151,13 @@ struct InSimulatedTime {
 
 impl InSimulatedTime {
     /// Waits until an event like this one has happened.
-    fn wait_for(&mut self, expected: &Happened) -> Result<(), ClusterError> {
+    fn wait_for(&mut self, expected: &ClusterEvent) -> Result<(), ClusterError> {
         let expected = match *expected {
-            Happened::Finished { job, .. } if self.endless.contains(&job) => {
+            ClusterEvent::Finished { job, .. } if self.endless.contains(&job) => {
                 self.testbed.apply(&Action::End { job }).map_err(anyhow::Error::from)?;
-                Happened::Settled { job, now: Settled::Stopped, steps: 0 }
+                ClusterEvent::Settled { job, now: Settled::Stopped, steps: 0 }
             }
-            Happened::Settled { .. } | Happened::Finished { .. } => expected.clone(),
+            ClusterEvent::Settled { .. } | ClusterEvent::Finished { .. } => expected.clone(),
             // An instant of the simulation.
             _ => return Ok(()),
         };
@@ -169,15 +169,15 @@ impl InSimulatedTime {
             let deadline = self.testbed.now() + LONG.into();
             for happened in self.testbed.next(Some(deadline))? {
                 match happened {
-                    Happened::Progress { .. } => continue,
-                    Happened::Settled { job, now: Settled::Running, steps } => {
+                    ClusterEvent::Progress { .. } => continue,
+                    ClusterEvent::Settled { job, now: Settled::Running, steps } => {
                         let kept = self.kept.get(&job).copied().unwrap_or_default();
                         assert!(kept <= steps, "{happened:?}, and it had done {kept} steps");
                     }
-                    Happened::Settled { job, steps, .. } => {
+                    ClusterEvent::Settled { job, steps, .. } => {
                         self.kept.insert(job, steps);
                     }
-                    Happened::Finished { .. } => {}
+                    ClusterEvent::Finished { .. } => {}
                     _ => panic!("{happened:?} instead of {expected:?}; {:?}", self.early),
                 }
                 self.early.push(happened);
@@ -186,9 +186,9 @@ impl InSimulatedTime {
     }
 }
 
-fn is_like(one: &Happened, other: &Happened) -> bool {
+fn is_like(one: &ClusterEvent, other: &ClusterEvent) -> bool {
     match (one, other) {
-        (Happened::Settled { job, now, .. }, Happened::Settled { job: of, now: to, .. }) => {
+        (ClusterEvent::Settled { job, now, .. }, ClusterEvent::Settled { job: of, now: to, .. }) => {
             (job, now) == (of, to)
         }
         _ => one == other,
@@ -205,13 +205,13 @@ impl Cluster for InSimulatedTime {
         if let Action::Stop { job: of, .. } = action {
             // It may have started before that was simulated.
             self.early.retain(|happened| {
-                !matches!(happened, Happened::Settled { job, now: Settled::Running, .. } if job == of)
+                !matches!(happened, ClusterEvent::Settled { job, now: Settled::Running, .. } if job == of)
             });
         }
         Ok(())
     }
 
-    fn next(&mut self, _deadline: Option<Nanos>) -> Result<Vec<Happened>, ClusterError> {
+    fn next(&mut self, _deadline: Option<Nanos>) -> Result<Vec<ClusterEvent>, ClusterError> {
         let turn = self.turns.pop_front().ok_or(ClusterError::Nothing)?;
         for expected in &turn.events {
             self.wait_for(expected)?;

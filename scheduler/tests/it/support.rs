@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::{Prediction, Question, Throughput, switch_costs::SwitchCosts};
+use model::{PredictRequest, Prediction, Throughput, switch_costs::SwitchCosts};
 use scheduler::{
     cluster::{ClusterError, JobId},
     engine::{self, Engine},
@@ -57,7 +57,7 @@ pub(crate) struct Own {
 }
 
 impl Throughput for Own {
-    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+    fn predict(&self, question: &PredictRequest<'_>) -> Option<Prediction> {
         let others = question.co_runners.len() as i32;
         let step_ns = question.job.trace_time?.step_ns as f64 * self.slowdown.powi(others);
         Some(Prediction { step_ns, step_ns_ci: None })

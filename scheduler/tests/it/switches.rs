@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use model::{
-    Subject,
+    JobKey,
     switch_costs::{Cost, Measured, Named, SwitchCosts},
 };
 use outcomes::totals::totals;
@@ -17,7 +17,7 @@ use scheduler::{
 };
 use schema::{
     calibration::Calibration,
-    decision::{Happened, Turn},
+    decision::{ClusterEvent, Turn},
     plan::Plan,
     rows::Status,
     suspension::Suspension,
@@ -34,7 +34,7 @@ use crate::{
 pub(crate) struct Constants(pub(crate) Nanos);
 
 impl SwitchCosts for Constants {
-    fn cost(&self, _: &Subject<'_>, _: u32, of: Cost, _: &mut dyn FnMut() -> f64) -> Option<Nanos> {
+    fn cost(&self, _: &JobKey<'_>, _: u32, of: Cost, _: &mut dyn FnMut() -> f64) -> Option<Nanos> {
         let seconds = match of {
             Cost::Start => 10,
             Cost::Restart => 20,
@@ -46,26 +46,26 @@ impl SwitchCosts for Constants {
         Some(Nanos(seconds * SECOND))
     }
 
-    fn works_on(&self, _: &Subject<'_>, _: u32) -> Nanos {
+    fn works_on(&self, _: &JobKey<'_>, _: u32) -> Nanos {
         self.0
     }
 }
 
 /// The seconds at which something happened, and the events.
-fn story(turns: &[Turn]) -> Vec<(f64, Happened)> {
+fn story(turns: &[Turn]) -> Vec<(f64, ClusterEvent)> {
     scripts::events(turns).map(|(at, happened)| (at.as_secs_f64(), happened.clone())).collect()
 }
 
-fn settled(job: u32, now: Settled, steps: u64) -> Happened {
-    Happened::Settled { job: JobId(job), now, steps }
+fn settled(job: u32, now: Settled, steps: u64) -> ClusterEvent {
+    ClusterEvent::Settled { job: JobId(job), now, steps }
 }
 
-fn arrived(job: u32) -> Happened {
-    Happened::Arrived { job: JobId(job) }
+fn arrived(job: u32) -> ClusterEvent {
+    ClusterEvent::Arrived { job: JobId(job) }
 }
 
-fn finished(job: u32, steps: u64) -> Happened {
-    Happened::Finished { job: JobId(job), steps }
+fn finished(job: u32, steps: u64) -> ClusterEvent {
+    ClusterEvent::Finished { job: JobId(job), steps }
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn a_stopped_job_goes_on_from_its_checkpoint_or_loses_its_steps() {
         assert!(error.is_none(), "{error:?}");
         let mut story = story(&turns);
         story.retain(|(_, happened)| {
-            !matches!(happened, Happened::Progress { .. } | Happened::Arrived { .. })
+            !matches!(happened, ClusterEvent::Progress { .. } | ClusterEvent::Arrived { .. })
         });
         let steps = if checkpoint { 3 } else { 0 };
         assert_eq!(story[1], (left_at, settled(0, Settled::Stopped, steps)));
@@ -192,7 +192,7 @@ fn what_is_left_is_planned_anew_when_company_changes() {
         World { topology: &topology, asked: &jobs, truth: Own { slowdown: 2.0 }, costs: &costs, settings };
     let mut script = Script(vec![vec![start(0, &[0])], vec![], vec![start(1, &[0])]]);
     let (turns, outcomes, _) = scripts::turns(&world, &mut script);
-    let progress = |job, steps| Happened::Progress { job: JobId(job), steps, loss: None };
+    let progress = |job, steps| ClusterEvent::Progress { job: JobId(job), steps, loss: None };
     let expected = [
         (0.0, arrived(0)),
         (0.0, settled(0, Settled::Running, 0)),
@@ -274,13 +274,13 @@ fn a_launch_that_dies_leaves_the_steps_of_its_last_checkpoint() {
     let (mut done, mut lost) = (vec![0u64; jobs.len()], 0);
     for (at, happened) in scripts::events(&turns) {
         match *happened {
-            Happened::Settled { job, now: Settled::Running, steps } => {
+            ClusterEvent::Settled { job, now: Settled::Running, steps } => {
                 began[job.0 as usize] = (at, steps);
                 done[job.0 as usize] = steps;
             }
             // The only progress that is reported here is that of steps that are about to be lost.
-            Happened::Progress { job, steps, .. } => done[job.0 as usize] = steps,
-            Happened::Failed { job, steps, .. } => {
+            ClusterEvent::Progress { job, steps, .. } => done[job.0 as usize] = steps,
+            ClusterEvent::Failed { job, steps, .. } => {
                 lost += done[job.0 as usize].saturating_sub(steps);
                 let (since, before) = began[job.0 as usize];
                 let written = (at - since).0 / every.0;
@@ -324,7 +324,7 @@ fn a_calibration_has_all_that_a_simulation_asks_for() {
     let calibration = Calibration::read(&record).unwrap();
     let costs = Measured::new(&[calibration], Nanos::ZERO).unwrap();
     let job =
-        Subject { workload: "lstm", global_batch: Some(20), plan: Some(Plan::default()), trace_time: None };
+        JobKey { workload: "lstm", global_batch: Some(20), plan: Some(Plan::default()), trace_time: None };
     let ms = |of| costs.cost(&job, 1, of, &mut || 0.0).map(|cost| (cost.as_secs_f64() * 1e3).round());
     // Start 175 ms and restore 4 ms; the first step takes 66 ms and another 32 ms.
     let expected = [208.0, 213.0, 2.0, 0.0, 8.0, 52.0].map(Some);

@@ -1,13 +1,13 @@
 //! Schedules of Synergy on nodes with known numbers of cores. Step times depend on the cores of the job.
 
-use model::{Prediction, Question, Throughput, switch_costs::Named};
+use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
 use scheduler::{
     cluster::Action,
     engine::{self, Engine},
     job::{JobRequest, Payload},
     sim::{Settings, Sim},
     topology::Topology,
-    view::Known,
+    view::PolicyContext,
 };
 use schema::{cluster::NodeFacts, decision::Turn, manifest::AlikeNodes, placement::Placement, units::Nanos};
 
@@ -19,7 +19,7 @@ use crate::support::{SECOND, asked, built};
 struct Cores;
 
 impl Throughput for Cores {
-    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+    fn predict(&self, question: &PredictRequest<'_>) -> Option<Prediction> {
         let own = question.job.trace_time?.step_ns as f64;
         let factor = match question.job.workload {
             "resnet18-mini" => {
@@ -69,7 +69,7 @@ fn run_believing(
     let mut sim =
         Sim::new(topology, jobs, Box::new(Cores), &costs, Settings::default()).expect("all is known");
     let settings = engine::Settings { placement: Placement::Consolidated, ..engine::Settings::default() };
-    let known = Known { costs: Some(&costs), ..Known::default() };
+    let known = PolicyContext { costs: Some(&costs), ..PolicyContext::default() };
     let mut engine = Engine::new(topology, jobs, belief, settings).knowing(known);
     let mut turns = Vec::new();
     let outcomes = engine::run(&mut engine, &mut sim, &mut *built(policy), &mut turns).expect("all jobs end");
@@ -133,7 +133,7 @@ fn the_job_with_the_most_cores_is_pushed_back_first() {
 struct Measured;
 
 impl Throughput for Measured {
-    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+    fn predict(&self, question: &PredictRequest<'_>) -> Option<Prediction> {
         let is_known = question.job.workload == "resnet18-mini" && question.cpus == Some(6);
         is_known.then(|| Cores.predict(question)).flatten()
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use scheduler::{
-    cluster::{Action, DeviceId, Happened, JobId, Settled},
+    cluster::{Action, ClusterEvent, DeviceId, JobId, Settled},
     engine::{self, Engine},
     job::Payload,
     policy::{Decision, Policy},
@@ -88,7 +88,7 @@ fn who_is_started_where_another_leaves_begins_when_that_one_has_left() {
     again.stop(0, false);
     again.start(1, &[0], "dp1");
     again.stop(1, true);
-    assert_eq!(again.next(), Happened::Settled { job: JobId(1), now: Settled::Stopped, steps: 0 });
+    assert_eq!(again.next(), ClusterEvent::Settled { job: JobId(1), now: Settled::Stopped, steps: 0 });
     again.until_settled(0, Settled::Stopped);
     assert_eq!(again.run.launches().unwrap(), ["0001-short"]);
 }
@@ -118,7 +118,7 @@ fn a_job_that_is_stopped_goes_on_under_another_plan_on_other_devices() {
     let checkpoints = Checkpoints::open(&bench.run, 1).unwrap();
     let placed = WasPlaced { job: JobId(0), asked: Some(1_500), told: 0, start: 2, started_at: Nanos::ZERO };
     let recovered = Recovered::read(&bench.run, &bench.manifest, (&checkpoints, &[]), &[placed]).unwrap();
-    assert_eq!(recovered.fates, [Happened::Finished { job: JobId(0), steps: 1_500 }]);
+    assert_eq!(recovered.fates, [ClusterEvent::Finished { job: JobId(0), steps: 1_500 }]);
     assert_eq!(left(&bench), 2, "the checkpoint, and that it is the last one");
     bench.testbed.all_is_written();
     assert_eq!(left(&bench), 0, "no job continues from them any more");
@@ -134,8 +134,8 @@ fn a_job_that_is_killed_goes_on_from_its_last_checkpoint() {
     until_between_checkpoints(&mut bench, "0001-short", every);
     let Event::Hello(hello) = &bench.said("0001-short", 0)[0].event else { panic!() };
     kill_process(Pid::from_raw(hello.pid as i32).unwrap(), Signal::KILL).unwrap();
-    let Happened::Progress { steps: done, .. } = bench.next() else { panic!("{:?}", bench.told) };
-    let Happened::Failed { steps, kind, detail, .. } = bench.next() else { panic!("{:?}", bench.told) };
+    let ClusterEvent::Progress { steps: done, .. } = bench.next() else { panic!("{:?}", bench.told) };
+    let ClusterEvent::Failed { steps, kind, detail, .. } = bench.next() else { panic!("{:?}", bench.told) };
     assert_eq!((steps, kind), (saved_at(&bench), ErrorKind::Killed), "{detail}");
     assert!(0 < steps && steps < done, "{steps} of {done} are kept");
     assert_eq!(bench.steps_said("0001-short", 0), done);
@@ -155,7 +155,7 @@ fn what_a_launch_breaks_by_is_told() {
     {
         bench.start(job, &[0], plan);
         let found = loop {
-            if let Happened::Failed { steps, kind, .. } = bench.next() {
+            if let ClusterEvent::Failed { steps, kind, .. } = bench.next() {
                 break (steps, kind);
             }
         };
@@ -230,7 +230,7 @@ fn a_job_that_ran_out_of_memory_beside_another_runs_after_it() {
     };
     let state_of_first = |turn: &Turn| {
         turn.events.iter().find_map(|happened| match happened {
-            Happened::Settled { job: JobId(0), now, .. } => Some(*now),
+            ClusterEvent::Settled { job: JobId(0), now, .. } => Some(*now),
             _ => None,
         })
     };
@@ -332,20 +332,20 @@ fn what_a_dead_scheduler_has_left_is_known_to_the_step() {
     let loss = lines.iter().filter_map(of_step).sum::<f64>() / done as f64;
     let kept = checkpoints.steps(JobId(0));
     assert!(0 < kept && kept < done, "{kept} of {done}");
-    let gone = |job, steps| Happened::Failed {
+    let gone = |job, steps| ClusterEvent::Failed {
         job,
         steps,
         kind: ErrorKind::Interrupted,
         detail: "ended together with the scheduler".into(),
     };
     let expected = [
-        Happened::Progress { job: JobId(0), steps: done, loss: Some(loss) },
+        ClusterEvent::Progress { job: JobId(0), steps: done, loss: Some(loss) },
         gone(JobId(0), kept),
         // All its steps are on file, even if its end was not reported.
-        Happened::Finished { job: JobId(1), steps: 40 },
+        ClusterEvent::Finished { job: JobId(1), steps: 40 },
         gone(JobId(2), 0),
         // A program that exited with success is complete, regardless of the request.
-        Happened::Finished { job: JobId(3), steps: 0 },
+        ClusterEvent::Finished { job: JobId(3), steps: 0 },
     ];
     assert_eq!(recovered.fates, expected);
     assert_eq!(recovered.last_word_mono_ns, lines.last().map(|line| line.mono_ns));
@@ -357,5 +357,5 @@ fn what_a_dead_scheduler_has_left_is_known_to_the_step() {
     // Reported progress stays, even if the files have lost it.
     let told = WasPlaced { told: done + 5, ..placed[0] };
     let recovered = Recovered::read(&run, &manifest, (&checkpoints, &[]), &[told]).unwrap();
-    assert_eq!(recovered.fates[0], Happened::Progress { job: JobId(0), steps: done + 5, loss: None });
+    assert_eq!(recovered.fates[0], ClusterEvent::Progress { job: JobId(0), steps: done + 5, loss: None });
 }

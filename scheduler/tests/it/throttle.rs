@@ -12,7 +12,7 @@ use scheduler::{
     topology::Topology,
     view::View,
 };
-use schema::{decision::Happened, units::Nanos, wire::Event};
+use schema::{decision::ClusterEvent, units::Nanos, wire::Event};
 
 use crate::{
     actions::{Scripted, arrived, settled},
@@ -39,8 +39,8 @@ fn stop(job: u32) -> Action {
 /// Reports come a second apart.
 #[test]
 fn a_throttle_holds_for_the_launch_and_nothing_is_measured_across_it() {
-    let progress = |steps| Happened::Progress { job: JobId(0), steps, loss: None };
-    let stopped = |now, steps| Happened::Settled { job: JobId(0), now, steps };
+    let progress = |steps| ClusterEvent::Progress { job: JobId(0), steps, loss: None };
+    let stopped = |now, steps| ClusterEvent::Settled { job: JobId(0), now, steps };
     let script = [
         (arrived(0), vec![start(0, &[0]), throttle(0, 0.5)], None, 1.0),
         (settled(0, Settled::Running), vec![], None, 0.5),
@@ -146,7 +146,8 @@ fn a_simulated_job_takes_longer_for_a_step_by_its_share() {
         let (turns, _, error) = scripts::turns(&world, &mut policy);
         assert!(error.is_none(), "{error:?}");
         let finished = |job: u32| {
-            let is_it = |it: &Happened| matches!(it, Happened::Finished { job: of, .. } if of.0 == job);
+            let is_it =
+                |it: &ClusterEvent| matches!(it, ClusterEvent::Finished { job: of, .. } if of.0 == job);
             scripts::events(&turns).find(|(_, it)| is_it(it)).map(|(at, _)| at.as_secs_f64())
         };
         assert_eq!(finished(0), Some(ends));
@@ -175,7 +176,10 @@ fn a_testbed_tells_each_launch_its_share() {
     assert_eq!(next(&mut testbed), [settled(0, Settled::Stopped)]);
     assert_eq!(next(&mut testbed), [settled(1, Settled::Running)]);
     obey(&mut testbed, &[start(0, &[0])]);
-    assert_eq!(next(&mut testbed), [Happened::Settled { job: JobId(0), now: Settled::Running, steps: 0 }]);
+    assert_eq!(
+        next(&mut testbed),
+        [ClusterEvent::Settled { job: JobId(0), now: Settled::Running, steps: 0 }]
+    );
     let calls = testbed.into_launcher().shares;
     let calls: Vec<(f64, u32, f64)> =
         calls.iter().map(|(at, launch, share)| (at.as_secs_f64(), launch.0, share.get())).collect();

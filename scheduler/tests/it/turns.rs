@@ -3,7 +3,7 @@
 use std::{env, process::Command, time::Duration};
 
 use rig::device::allowed_cores;
-use scheduler::cluster::{Happened, JobId, Settled};
+use scheduler::cluster::{ClusterEvent, JobId, Settled};
 use schema::{
     device::Device,
     rows::ErrorKind,
@@ -106,7 +106,7 @@ fn a_job_on_two_devices_runs_when_it_has_its_turn_on_both() {
         while !bench
             .told
             .iter()
-            .any(|happened| matches!(happened, Happened::Finished { job: of, .. } if *of == JobId(job)))
+            .any(|happened| matches!(happened, ClusterEvent::Finished { job: of, .. } if *of == JobId(job)))
         {
             bench.next();
         }
@@ -155,8 +155,8 @@ fn a_job_that_hangs_in_its_turn_fails_and_the_other_goes_on() {
     bench.start(0, &[0], "dp1");
     let failed = loop {
         match bench.next() {
-            Happened::Failed { job, kind, .. } => break (job, kind),
-            Happened::Finished { .. } => panic!("it had turns while the other hung: {:?}", bench.told),
+            ClusterEvent::Failed { job, kind, .. } => break (job, kind),
+            ClusterEvent::Finished { .. } => panic!("it had turns while the other hung: {:?}", bench.told),
             _ => {}
         }
     };

@@ -32,7 +32,7 @@ pub struct Turn {
     /// The events in the order in which they took effect, at least one. In journals of earlier versions, a turn
     /// has one event in a field `happened`.
     #[serde(alias = "happened", deserialize_with = "one_or_several::read")]
-    pub events: Vec<Happened>,
+    pub events: Vec<ClusterEvent>,
     /// Actions in the order in which they were applied.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub actions: Vec<Action>,
@@ -116,7 +116,7 @@ impl Action {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Happened {
+pub enum ClusterEvent {
     /// A job leaves its devices for good, after all its steps or because its command exited with success.
     Finished {
         job: JobId,
@@ -136,7 +136,7 @@ pub enum Happened {
     DeviceBack {
         device: DeviceId,
     },
-    /// A switch is complete. `steps` are as in [`Happened::Progress`].
+    /// A switch is complete. `steps` are as in [`ClusterEvent::Progress`].
     Settled {
         job: JobId,
         now: Settled,
@@ -169,16 +169,18 @@ pub enum Settled {
     Stopped,
 }
 
-impl Happened {
+impl ClusterEvent {
     /// Returns the job of the event.
     pub fn job(&self) -> Option<JobId> {
         match *self {
-            Happened::Finished { job, .. }
-            | Happened::Failed { job, .. }
-            | Happened::Settled { job, .. }
-            | Happened::Arrived { job }
-            | Happened::Progress { job, .. } => Some(job),
-            Happened::DeviceLost { .. } | Happened::DeviceBack { .. } | Happened::Deadline => None,
+            ClusterEvent::Finished { job, .. }
+            | ClusterEvent::Failed { job, .. }
+            | ClusterEvent::Settled { job, .. }
+            | ClusterEvent::Arrived { job }
+            | ClusterEvent::Progress { job, .. } => Some(job),
+            ClusterEvent::DeviceLost { .. } | ClusterEvent::DeviceBack { .. } | ClusterEvent::Deadline => {
+                None
+            }
         }
     }
 
@@ -186,14 +188,14 @@ impl Happened {
     /// by job, then by device.
     pub fn rank(&self) -> (u8, u32) {
         match *self {
-            Happened::Finished { job, .. } => (0, job.0),
-            Happened::Failed { job, .. } => (1, job.0),
-            Happened::DeviceLost { device } => (2, device.0),
-            Happened::DeviceBack { device } => (3, device.0),
-            Happened::Settled { job, .. } => (4, job.0),
-            Happened::Arrived { job } => (5, job.0),
-            Happened::Progress { job, .. } => (6, job.0),
-            Happened::Deadline => (7, 0),
+            ClusterEvent::Finished { job, .. } => (0, job.0),
+            ClusterEvent::Failed { job, .. } => (1, job.0),
+            ClusterEvent::DeviceLost { device } => (2, device.0),
+            ClusterEvent::DeviceBack { device } => (3, device.0),
+            ClusterEvent::Settled { job, .. } => (4, job.0),
+            ClusterEvent::Arrived { job } => (5, job.0),
+            ClusterEvent::Progress { job, .. } => (6, job.0),
+            ClusterEvent::Deadline => (7, 0),
         }
     }
 }

@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use schema::{rows::ErrorKind, spec::RankEnd, units::Nanos};
 
 use super::{
-    Ending, Launch, Patience,
+    Ending, Launch, Timeouts,
     life::Life,
     listener::{Fault, Listener},
     verdict,
@@ -41,7 +41,7 @@ impl Launch {
         if self.ending != Ending::No {
             return;
         }
-        self.ending = Ending::Terminated { kill_at: Nanos::monotonic_now() + self.patience.grace.into() };
+        self.ending = Ending::Terminated { kill_at: Nanos::monotonic_now() + self.timeouts.grace.into() };
         let speaks = self.spec.program.speaks();
         for rank in &self.ranks {
             // A worker that has sent its last event is leaving already; a script may go on much longer.
@@ -59,7 +59,7 @@ impl Launch {
 
     /// Ends ranks that exceed a time limit: first by SIGTERM, and by SIGKILL after the grace period.
     pub(super) fn urge(&mut self) {
-        let Patience { heartbeat, startup, .. } = self.patience;
+        let Timeouts { heartbeat, startup, .. } = self.timeouts;
         match self.ending {
             Ending::No => {
                 let granted = self.granted();
@@ -108,7 +108,7 @@ impl Launch {
 
     /// Stops waiting for ranks that SIGKILL does not end: the launch ends without them.
     pub(super) fn give_up(&mut self) {
-        let death = self.patience.death;
+        let death = self.timeouts.death;
         let last = Nanos::monotonic_now().saturating_sub(death.into());
         for index in 0..self.ranks.len() {
             let rank = &mut self.ranks[index];

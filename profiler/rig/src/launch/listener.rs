@@ -87,7 +87,7 @@ impl Listener {
             self.fresh_at = now;
         }
         for (index, line) in out.iter().enumerate().skip(from) {
-            let checked = self.check_clock(line, now).and_then(|()| self.hear(&line.event, granted));
+            let checked = self.check_clock(line, now).and_then(|()| self.on_event(&line.event, granted));
             if let Err(fault) = checked {
                 out.truncate(index);
                 outcome = Err(fault);
@@ -132,7 +132,7 @@ impl Listener {
         Err((ErrorKind::Clock, what))
     }
 
-    fn hear(&mut self, event: &Event, granted: u64) -> Result<(), Fault> {
+    fn on_event(&mut self, event: &Event, granted: u64) -> Result<(), Fault> {
         if self.said_last_word {
             return Err((ErrorKind::Garbled, format!("went on after its last word with '{}'", event.name())));
         }
@@ -317,7 +317,7 @@ mod tests {
     }
 
     /// A rank that has said these things, what of it was believed, and what was not.
-    fn hear(events: &[Event], tail: &str) -> (Listener, usize, Option<Fault>) {
+    fn after_events(events: &[Event], tail: &str) -> (Listener, usize, Option<Fault>) {
         hear_from(Speaker::Worker, events, tail)
     }
 
@@ -347,7 +347,7 @@ mod tests {
             (vec![hello(), finished, held], 2, Some(ErrorKind::Garbled)),
         ];
         for (events, believed, kind) in cases {
-            let (_, lines, fault) = hear(&events, "");
+            let (_, lines, fault) = after_events(&events, "");
             assert_eq!((lines, fault.map(|(kind, _)| kind)), (believed, kind), "{events:?}");
         }
     }
@@ -375,12 +375,15 @@ mod tests {
         let mut lines = Vec::new();
         assert_eq!(listener.finish(&mut lines, 1), Ok(()));
         assert_eq!(lines.iter().map(|line| line.mono_ns.0).collect::<Vec<_>>(), [10, 20, 90, 60]);
-        assert!(listener.at_rest(1), "patience is counted from when a line was heard, not from its time");
+        assert!(
+            listener.at_rest(1),
+            "the time limit is counted from when a line was heard, not from its time"
+        );
     }
 
     #[test]
     fn a_line_that_a_rank_left_unfinished_is_a_fault() {
-        let (_, lines, fault) = hear(&[hello()], "{\"seq\":1");
+        let (_, lines, fault) = after_events(&[hello()], "{\"seq\":1");
         let (kind, what) = fault.unwrap();
         assert_eq!((lines, kind), (1, ErrorKind::Garbled));
         assert!(what.contains("line 2: torn"), "{what}");
@@ -389,18 +392,19 @@ mod tests {
     #[test]
     fn a_rank_is_overdue_only_while_somebody_waits_for_it() {
         let none = Duration::ZERO;
-        let (mut listener, ..) = hear(&[hello()], "");
+        let (mut listener, ..) = after_events(&[hello()], "");
         assert_eq!(listener.overdue(0, none, none).unwrap().0, ErrorKind::Hung, "it is to be ready");
-        (listener, ..) = hear(&[hello(), ready()], "");
+        (listener, ..) = after_events(&[hello(), ready()], "");
         assert!(listener.at_rest(0) && listener.overdue(0, none, none).is_none(), "nothing is granted");
         assert!(!listener.at_rest(1) && listener.overdue(1, none, none).is_some(), "a step is granted");
-        (listener, ..) = hear(&[hello(), ready(), Event::Held { index: 2 }], "");
+        (listener, ..) = after_events(&[hello(), ready(), Event::Held { index: 2 }], "");
         assert!(listener.at_rest(2) && listener.overdue(2, none, none).is_none(), "it is held");
         assert!(!listener.at_rest(3) && listener.overdue(3, none, none).is_some(), "it is granted more");
-        (listener, ..) = hear(&[hello(), ready()], "");
+        (listener, ..) = after_events(&[hello(), ready()], "");
         listener.told(Some(&Command::Pause {}));
         assert!(!listener.at_rest(0) && listener.overdue(0, none, none).is_some(), "it owes an answer");
-        (listener, ..) = hear(&[hello(), ready(), Event::Paused { dur_ns: Nanos(1), bytes_freed: 0 }], "");
+        (listener, ..) =
+            after_events(&[hello(), ready(), Event::Paused { dur_ns: Nanos(1), bytes_freed: 0 }], "");
         assert!(listener.at_rest(5) && listener.overdue(5, none, none).is_none(), "it is paused");
     }
     #[test]

@@ -15,7 +15,7 @@ use super::{
     rank::Rank,
     scraper::Scraper,
 };
-use crate::leash::{LeashHandle, News};
+use crate::leash::{LeashHandle, RankStatus};
 
 impl Launch {
     /// Writes the files for the ranks, then starts them. Ranks that were started before an error are in `ranks`, and must be
@@ -23,7 +23,7 @@ impl Launch {
     pub(super) fn begin(
         &mut self,
         programs: &Programs,
-        tell: &UnboundedSender<(usize, News)>,
+        tell: &UnboundedSender<(usize, RankStatus)>,
     ) -> anyhow::Result<()> {
         let count = self.spec.devices.len();
         anyhow::ensure!(count > 0, "the launch has no device");
@@ -62,7 +62,7 @@ impl Launch {
                 self.scraper = Some(Scraper::start(&self.run, &launch, pattern)?);
             }
             let command = command::of_rank(programs, &self.run, &self.spec, rank, stdin)?;
-            let (leash, mut reports) = LeashHandle::start(&programs.own, &self.joins, command)?;
+            let (leash, mut reports) = LeashHandle::start(&programs.own, &self.isolation, command)?;
             let tell = tell.clone();
             let follow = tokio::spawn(async move {
                 loop {

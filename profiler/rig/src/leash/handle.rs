@@ -18,7 +18,7 @@ use tokio::{
     process::{Child, Command},
 };
 
-use super::{CGROUP, EXITED, Joins, KILL, KILL_ROUND, LINK, MARK, REFUSED, SLICE, STARTED, TERMINATE};
+use super::{CGROUP, EXITED, Isolation, KILL, KILL_ROUND, LINK, MARK, REFUSED, SLICE, STARTED, TERMINATE};
 use crate::{descriptors, processes::strays};
 
 /// The program of one rank, with its environment and its files.
@@ -40,7 +40,7 @@ pub(crate) struct RankCommand {
 /// A report of a leash. `Started` and `Leaving` come at most once. One of the others is the last: then all processes of the
 /// rank have ended.
 #[derive(Debug, PartialEq)]
-pub(crate) enum News {
+pub(crate) enum RankStatus {
     /// The process id is the program's own.
     Started {
         pid: u32,
@@ -56,9 +56,9 @@ pub(crate) enum News {
     Lost,
 }
 
-impl News {
+impl RankStatus {
     pub(crate) fn is_last(&self) -> bool {
-        !matches!(self, News::Started { .. } | News::Leaving)
+        !matches!(self, RankStatus::Started { .. } | RankStatus::Leaving)
     }
 }
 
@@ -82,7 +82,11 @@ pub(crate) struct Reports {
 impl LeashHandle {
     /// Starts `leash` of the program `own`, and through it the rank, which joins what it is to join before its program runs.
     /// Needs a tokio runtime.
-    pub(crate) fn start(own: &Path, joins: &Joins, rank: RankCommand) -> io::Result<(LeashHandle, Reports)> {
+    pub(crate) fn start(
+        own: &Path,
+        isolation: &Isolation,
+        rank: RankCommand,
+    ) -> io::Result<(LeashHandle, Reports)> {
         let (ours, theirs) = Socket::pair()?;
         ours.set_nonblocking(true)?;
         let mut command = Command::new(own);
@@ -90,10 +94,10 @@ impl LeashHandle {
             command.env_remove(name);
         });
         command.arg("leash");
-        if let Some(cgroup) = &joins.cgroup {
+        if let Some(cgroup) = &isolation.cgroup {
             command.arg(CGROUP).arg(cgroup);
         }
-        if let Some(slice) = joins.slice {
+        if let Some(slice) = isolation.slice {
             command.arg(SLICE).arg(slice.as_nanos().to_string());
         }
         if let Some(link) = &rank.link {
@@ -145,25 +149,25 @@ impl Drop for LeashHandle {
 
 impl Reports {
     /// Waits for the next report.
-    pub(crate) async fn next(&mut self) -> News {
+    pub(crate) async fn next(&mut self) -> RankStatus {
         if self.is_lost {
             let _ = self.leash.start_kill();
             let _ = self.leash.wait().await;
             self.kill_strays().await;
-            return News::Lost;
+            return RankStatus::Lost;
         }
         let line = self.lines.next_line().await.ok().flatten();
         if let Some(line) = line {
             if let Some(pid) = line.strip_prefix(STARTED).and_then(|pid| pid.trim().parse().ok()) {
                 self.program_pid = Some(pid as i32);
-                return News::Started { pid };
+                return RankStatus::Started { pid };
             }
             if line == EXITED {
-                return News::Leaving;
+                return RankStatus::Leaving;
             }
             let last = match line.strip_prefix(REFUSED) {
-                Some(why) => Some(News::Refused { why: why.trim().into() }),
-                None => RankEnd::from_line(&line).ok().map(News::Ended),
+                Some(why) => Some(RankStatus::Refused { why: why.trim().into() }),
+                None => RankEnd::from_line(&line).ok().map(RankStatus::Ended),
             };
             if let Some(last) = last {
                 // The leash only has to exit; waiting for it leaves no zombie.
@@ -172,7 +176,7 @@ impl Reports {
             }
         }
         self.is_lost = true;
-        News::Leaving
+        RankStatus::Leaving
     }
 
     /// Does the work of a leash that was killed. Because the harness is a subreaper, its orphans may have become children of

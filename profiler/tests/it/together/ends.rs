@@ -3,7 +3,7 @@
 use std::{thread, time::Duration};
 
 use front_door::wait_until;
-use rig::{Joins, LaunchRequest, StopRule, interrupt::Interrupt};
+use rig::{Isolation, LaunchRequest, StopRule, interrupt::Interrupt};
 use schema::{catalog::Fault, rows::ErrorKind, sharing::Sharing};
 
 use super::{Job, SLEEP, SPIN, Visits, request, steps_so_far};
@@ -12,7 +12,7 @@ use super::{Job, SLEEP, SPIN, Visits, request, steps_so_far};
 fn a_rank_that_cannot_join_what_it_should_is_not_started() {
     let mut visits = Visits::new();
     let request = LaunchRequest {
-        joins: Joins { cgroup: Some("/no/such/cgroup".into()), ..Joins::default() },
+        isolation: Isolation { cgroup: Some("/no/such/cgroup".into()), ..Isolation::default() },
         ..request(&visits.bench.run, 1, 0, SPIN.program(), &Sharing::TIME_SLICE)
     };
     visits.bench.rig.add(request);

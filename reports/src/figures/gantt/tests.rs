@@ -1,5 +1,5 @@
 use schema::{
-    decision::{Action, Happened, Settled},
+    decision::{Action, ClusterEvent, Settled},
     rows::ErrorKind,
 };
 
@@ -53,12 +53,13 @@ fn failures_lost_devices_and_plans_are_told() {
         cpus: None,
         plan: Some(plan.parse().expect("it is a plan")),
     };
-    let failed = Happened::Failed { job, steps: 0, kind: ErrorKind::DeviceLost, detail: "fell off".into() };
+    let failed =
+        ClusterEvent::Failed { job, steps: 0, kind: ErrorKind::DeviceLost, detail: "fell off".into() };
     let activity = folded(&turns(vec![
         (0, vec![], vec![start("dp1")]),
-        (5, vec![failed, Happened::DeviceLost { device: DeviceId(1) }], vec![]),
-        (9, vec![Happened::DeviceBack { device: DeviceId(1) }], vec![start("bf16")]),
-        (12, vec![Happened::Settled { job, now: Settled::Running, steps: 0 }], vec![]),
+        (5, vec![failed, ClusterEvent::DeviceLost { device: DeviceId(1) }], vec![]),
+        (9, vec![ClusterEvent::DeviceBack { device: DeviceId(1) }], vec![start("bf16")]),
+        (12, vec![ClusterEvent::Settled { job, now: Settled::Running, steps: 0 }], vec![]),
     ]));
     let runs = recorded();
     let colours = Colours::default();
@@ -95,9 +96,9 @@ fn a_large_run_stays_small() {
     for n in 0..jobs {
         let (job, device, at) = (JobId(n), DeviceId(n % devices), u64::from(n / devices) * 1_000);
         let start = Action::Start { job, devices: vec![device], cpus: None, plan: None };
-        of.push((at, vec![Happened::Arrived { job }], vec![start]));
-        of.push((at + 10, vec![Happened::Settled { job, now: Settled::Running, steps: 0 }], vec![]));
-        of.push((at + 900, vec![Happened::Finished { job, steps: 1 }], vec![]));
+        of.push((at, vec![ClusterEvent::Arrived { job }], vec![start]));
+        of.push((at + 10, vec![ClusterEvent::Settled { job, now: Settled::Running, steps: 0 }], vec![]));
+        of.push((at + 900, vec![ClusterEvent::Finished { job, steps: 1 }], vec![]));
     }
     of.sort_by_key(|turn| turn.0);
     let activity = folded(&turns(of));

@@ -22,7 +22,7 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 use self::mode::{Base, Mode, Row};
 pub(crate) use self::terms::{Alone, known_of_all};
 use crate::{
-    Question, Subject,
+    JobKey, PredictRequest,
     packing::{self, Classified, PackingClasses, UseAlone},
 };
 
@@ -170,7 +170,7 @@ impl Interference {
     }
 
     /// The slowdown of the job of a question by its co-runners; `None` if it is not known.
-    pub fn slowdown(&self, question: &Question<'_>) -> Option<PredictedSlowdown> {
+    pub fn slowdown(&self, question: &PredictRequest<'_>) -> Option<PredictedSlowdown> {
         let (mode, measured) = self.modes.iter().find(|(mode, _)| mode.base.sharing == *question.sharing)?;
         let job = self.place(&question.job)?;
         let mut co_runners =
@@ -191,18 +191,18 @@ impl Interference {
         Some(PredictedSlowdown { factor: found.mean.exp(), interval, is_measured: false })
     }
 
-    fn place(&self, job: &Subject<'_>) -> Option<usize> {
+    fn place(&self, job: &JobKey<'_>) -> Option<usize> {
         self.places.get(&(job.workload.to_owned(), job.global_batch, job.plan)).copied()
     }
 }
 
 impl PackingClasses for Interference {
-    fn class(&self, job: &Subject<'_>) -> Option<Classified> {
+    fn class(&self, job: &JobKey<'_>) -> Option<Classified> {
         let place = self.place(job)?;
         self.fit.classes.as_ref().map(|classes| packing::classify(&classes.nodes, &self.members[place].alone))
     }
 
-    fn use_alone(&self, job: &Subject<'_>) -> Option<UseAlone> {
+    fn use_alone(&self, job: &JobKey<'_>) -> Option<UseAlone> {
         self.members[self.place(job)?].alone.of_device()
     }
 }

@@ -126,20 +126,20 @@ fn table() -> Table {
     table
 }
 
-fn subject(workload: &'static str, plan: &str) -> Subject<'static> {
-    Subject { workload, global_batch: Some(8), plan: Some(plan.parse().unwrap()), trace_time: None }
+fn subject(workload: &'static str, plan: &str) -> JobKey<'static> {
+    JobKey { workload, global_batch: Some(8), plan: Some(plan.parse().unwrap()), trace_time: None }
 }
 
 /// The job with a step time in its trace, of its plan on this number of devices of one node.
-fn with_time(job: Subject<'static>, step_ns: u64, devices: u32) -> Subject<'static> {
+fn with_time(job: JobKey<'static>, step_ns: u64, devices: u32) -> JobKey<'static> {
     let time = TraceTime { step_ns, plan: job.plan, devices, nodes: 1, device_type: None };
-    Subject { trace_time: Some(time), ..job }
+    JobKey { trace_time: Some(time), ..job }
 }
 
 /// A job alone on a node.
-fn alone_on<'a>(job: Subject<'a>, placement: &'a [u32], device_type: &'a str) -> Question<'a> {
+fn alone_on<'a>(job: JobKey<'a>, placement: &'a [u32], device_type: &'a str) -> PredictRequest<'a> {
     let sharing = &Sharing::TIME_SLICE;
-    Question { job, placement, device_type, cpus: None, co_runners: &[], sharing, neighbours: &[] }
+    PredictRequest { job, placement, device_type, cpus: None, co_runners: &[], sharing, neighbours: &[] }
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn what_was_measured_is_known_and_nothing_else() {
         (subject("a", "dp2"), &[1, 1], "CPU", None),
         (subject("a", "dp2"), &[2], "GPU", None),
         (subject("a", "ga2"), &[1], "CPU", None),
-        (Subject { global_batch: Some(16), ..subject("a", "dp1") }, &[1], "CPU", None),
+        (JobKey { global_batch: Some(16), ..subject("a", "dp1") }, &[1], "CPU", None),
         (subject("c", "dp1"), &[1], "CPU", None),
         (subject("c", "dp2"), &[2], "CPU", None),
         (subject("d", "dp1"), &[1], "CPU", None),
@@ -161,7 +161,7 @@ fn what_was_measured_is_known_and_nothing_else() {
         (with_time(subject("a", "dp1"), 7, 1), &[1], "CPU", Some(1e9 / 70f64.sqrt())),
         (with_time(subject("d", "dp2"), 7, 2), &[1, 1], "TPU", None),
         (with_time(subject("d", "dp2"), 7, 2), &[1], "TPU", None),
-        (Subject { plan: None, ..with_time(subject("d", "dp2"), 7, 2) }, &[2], "TPU", None),
+        (JobKey { plan: None, ..with_time(subject("d", "dp2"), 7, 2) }, &[2], "TPU", None),
     ] {
         let found = table().predict(&alone_on(job, placement, device_type)).map(|found| found.step_ns);
         let is_right = match (found, step_ns) {
@@ -176,7 +176,7 @@ fn what_was_measured_is_known_and_nothing_else() {
 #[test]
 fn threads_count_where_they_are_asked_for_and_intervals_follow_the_mean() {
     let job = subject("a", "dp1");
-    let ask = |cpus| table().predict(&Question { cpus, ..alone_on(job, &[1], "GPU") });
+    let ask = |cpus| table().predict(&PredictRequest { cpus, ..alone_on(job, &[1], "GPU") });
     let found = ask(Some(1)).unwrap().step_ns;
     assert!((found / 2e7 - 1.0).abs() < 1e-9, "{found}");
     assert_eq!(ask(Some(2)), None);
@@ -201,7 +201,7 @@ fn co_runners_are_known_in_whatever_order_and_slow_down_what_the_job_takes_alone
         (with_time, &[a], "time-slice", None),
     ] {
         let sharing = &sharing.parse().unwrap();
-        let question = Question { co_runners, sharing, ..alone_on(job, &[1], "CPU") };
+        let question = PredictRequest { co_runners, sharing, ..alone_on(job, &[1], "CPU") };
         let found = table().predict(&question);
         assert_eq!(found.is_some(), step_ns.is_some(), "{job:?} beside {co_runners:?}");
         if let (Some(Prediction { step_ns, step_ns_ci: Some((lo, hi)) }), Some((slowdown, alone))) =
@@ -220,20 +220,21 @@ fn co_runners_are_known_in_whatever_order_and_slow_down_what_the_job_takes_alone
 fn another_model_gives_the_time_alone_where_there_is_no_row_and_the_table_the_slowdown() {
     let (a, b) = (subject("a", "dp1"), subject("b", "dp1"));
     let otherwise = || Some(Prediction { step_ns: 1000.0, step_ns_ci: Some((900.0, 1100.0)) });
-    let of =
-        |question: &Question<'_>| table().predict_or(question, otherwise, || None).map(|found| found.step_ns);
+    let of = |question: &PredictRequest<'_>| {
+        table().predict_or(question, otherwise, || None).map(|found| found.step_ns)
+    };
     let unknown = subject("b", "ga2");
     assert_eq!(
         of(&alone_on(b, &[1], "CPU")),
         table().predict(&alone_on(b, &[1], "CPU")).map(|found| found.step_ns)
     );
     assert_eq!(of(&alone_on(unknown, &[1], "CPU")), Some(1000.0));
-    let beside = Question { co_runners: &[a, b], ..alone_on(unknown, &[1], "CPU") };
+    let beside = PredictRequest { co_runners: &[a, b], ..alone_on(unknown, &[1], "CPU") };
     assert_eq!(of(&beside), None, "no row is of it in company");
     // Without the row of `a` alone, its slowdown of 3 beside both is still known.
     let mut table = table();
     table.alone.clear();
-    let beside = Question { co_runners: &[a, b], ..alone_on(a, &[1], "CPU") };
+    let beside = PredictRequest { co_runners: &[a, b], ..alone_on(a, &[1], "CPU") };
     assert_eq!(table.predict(&beside), None);
     let found = table.predict_or(&beside, otherwise, || None).expect("the slowdown is known");
     assert!((found.step_ns - 3000.0).abs() < 1e-6, "{found:?}");
@@ -298,10 +299,10 @@ fn of_a_job_alone_the_newest_runs_answer_together() {
 fn neighbours_slow_down_by_what_was_measured_of_two_while_it_is_their_turn() {
     let (a, b) = (subject("a", "dp1"), subject("b", "dp1"));
     let next = |job, share| Neighbour { job, share };
-    let elsewhere = Subject { plan: Some("ga2".parse().unwrap()), ..b };
+    let elsewhere = JobKey { plan: Some("ga2".parse().unwrap()), ..b };
     let alone = alone_on(a, &[1], "CPU");
     let co_runners = [a, b];
-    let packed = Question { co_runners: &co_runners, ..alone };
+    let packed = PredictRequest { co_runners: &co_runners, ..alone };
     let told = alone_on(with_time(subject("a", "dp4"), 100, 2), &[2], "CPU");
     for (question, neighbours, slowdown) in [
         (alone, vec![next(b, 1.0)], 1.2),
@@ -314,12 +315,12 @@ fn neighbours_slow_down_by_what_was_measured_of_two_while_it_is_their_turn() {
         (alone_on(a, &[1], "GPU"), vec![next(b, 1.0)], 1.0),
         (told, vec![next(b, 1.0)], 1.0),
     ] {
-        let found = table().predict(&Question { neighbours: &neighbours, ..question }).unwrap();
+        let found = table().predict(&PredictRequest { neighbours: &neighbours, ..question }).unwrap();
         let undisturbed = table().predict(&question).unwrap();
         let ratio = found.step_ns / undisturbed.step_ns;
         assert!((ratio - slowdown).abs() < 1e-9, "{question:?} next to {neighbours:?}: {ratio}");
     }
-    let disturbed = Question { neighbours: &[next(b, 1.0)], ..alone };
+    let disturbed = PredictRequest { neighbours: &[next(b, 1.0)], ..alone };
     let [(lo, hi), (lo_alone, hi_alone)] =
         [disturbed, alone].map(|question| table().predict(&question).unwrap().step_ns_ci.unwrap());
     assert!((lo / lo_alone - 1.1).abs() < 1e-9 && (hi / hi_alone - 1.3).abs() < 1e-9, "{lo} {hi}");

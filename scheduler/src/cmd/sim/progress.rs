@@ -1,7 +1,7 @@
 //! The progress of a simulation on a terminal.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
-use schema::decision::{Happened, Turn};
+use schema::decision::{ClusterEvent, Turn};
 
 use crate::{job::State, journal::Journal, online::RunInputs, view::View};
 
@@ -28,8 +28,9 @@ impl Journal for Progress<'_> {
     fn record(&mut self, turn: Turn, view: &View<'_>) -> anyhow::Result<()> {
         for happened in &turn.events {
             // A job that is not admitted has ended when it arrives.
-            if let Happened::Finished { job, .. } | Happened::Failed { job, .. } | Happened::Arrived { job } =
-                *happened
+            if let ClusterEvent::Finished { job, .. }
+            | ClusterEvent::Failed { job, .. }
+            | ClusterEvent::Arrived { job } = *happened
                 && let State::Ended { .. } = view.job(job).state
             {
                 self.bar.inc(1);

@@ -9,7 +9,7 @@ use anyhow::{Context as _, ensure};
 use model::loss_fit::{self, FEWEST_REPORTS, LossFit, ReportedLoss};
 use rig::{Exit, output};
 use schema::{
-    decision::{self, Happened, JobId, Settled, Turn},
+    decision::{self, ClusterEvent, JobId, Settled, Turn},
     run_dir::RunDir,
     trace::Trace,
 };
@@ -84,15 +84,15 @@ fn reports(turns: &[Turn]) -> BTreeMap<JobId, Vec<ReportedLoss>> {
     let mut there = BTreeSet::new();
     for happened in turns.iter().flat_map(|turn| &turn.events) {
         match *happened {
-            Happened::Settled { job, now: Settled::Running, steps } if there.insert(job) => {
+            ClusterEvent::Settled { job, now: Settled::Running, steps } if there.insert(job) => {
                 reported.insert(job, steps);
             }
-            Happened::Settled { job, now: Settled::Stopped, .. }
-            | Happened::Failed { job, .. }
-            | Happened::Finished { job, .. } => {
+            ClusterEvent::Settled { job, now: Settled::Stopped, .. }
+            | ClusterEvent::Failed { job, .. }
+            | ClusterEvent::Finished { job, .. } => {
                 there.remove(&job);
             }
-            Happened::Progress { job, steps, loss } => {
+            ClusterEvent::Progress { job, steps, loss } => {
                 let before = reported.insert(job, steps).unwrap_or_default();
                 let report = loss.map(|loss| ReportedLoss { before, until: steps, loss });
                 reports.entry(job).or_default().extend(report);
@@ -112,8 +112,8 @@ mod tests {
     #[test]
     fn a_report_is_of_the_steps_of_its_launch_since_the_one_before() {
         let job = JobId(0);
-        let settled = |now, steps| Happened::Settled { job, now, steps };
-        let progress = |steps, loss| Happened::Progress { job, steps, loss };
+        let settled = |now, steps| ClusterEvent::Settled { job, now, steps };
+        let progress = |steps, loss| ClusterEvent::Progress { job, steps, loss };
         let events = vec![
             settled(Settled::Running, 0),
             progress(10, Some(4.0)),

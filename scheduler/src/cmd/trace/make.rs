@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context as _, bail, ensure};
 use clap::ArgGroup;
 use jobs::workload_lookup;
-use model::{Question, Subject, Table, Throughput as _, TraceTime};
+use model::{JobKey, PredictRequest, Table, Throughput as _, TraceTime};
 use rig::Exit;
 use schema::{
     catalog::Catalog,
@@ -327,8 +327,8 @@ impl Lengths {
         let (plan, devices) = (job.plan, row.devices());
         let trace_time =
             row.step_ns.map(|step_ns| TraceTime { step_ns, plan, devices, nodes: 1, device_type: None });
-        let question = Question {
-            job: Subject { workload: &job.workload, global_batch: job.global_batch, plan, trace_time },
+        let question = PredictRequest {
+            job: JobKey { workload: &job.workload, global_batch: job.global_batch, plan, trace_time },
             placement: &[devices],
             device_type: &self.device_type,
             cpus: row.cpus,

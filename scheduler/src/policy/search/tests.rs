@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use model::{Prediction, Question, Throughput, switch_costs::Named};
+use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
 use schema::{
-    decision::Happened,
+    decision::ClusterEvent,
     manifest::AlikeNodes,
     rows::{Outcome, Status},
     trace::Class,
@@ -61,7 +61,7 @@ fn member(id: u32, floor: f64, steps: u64) -> JobRequest {
 struct OfTrace;
 
 impl Throughput for OfTrace {
-    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+    fn predict(&self, question: &PredictRequest<'_>) -> Option<Prediction> {
         Some(Prediction { step_ns: question.job.trace_time?.step_ns as f64, step_ns_ci: None })
     }
 }
@@ -117,8 +117,8 @@ struct Reasons(Vec<String>);
 
 impl Journal for Reasons {
     fn record(&mut self, turn: schema::decision::Turn, _view: &View<'_>) -> anyhow::Result<()> {
-        let loss = |happened: &Happened| match happened {
-            Happened::Progress { loss, .. } => loss.is_some(),
+        let loss = |happened: &ClusterEvent| match happened {
+            ClusterEvent::Progress { loss, .. } => loss.is_some(),
             _ => true,
         };
         assert!(turn.events.iter().all(loss) && turn.refused.is_empty(), "{turn}");

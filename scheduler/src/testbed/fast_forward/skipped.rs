@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use schema::{
-    decision::{Happened, JobId, Settled, Turn},
+    decision::{ClusterEvent, JobId, Settled, Turn},
     rows::Skip,
 };
 
@@ -24,9 +24,8 @@ pub fn skipped_of_jobs(skips: &[Skip], turns: &[Turn]) -> BTreeMap<JobId, Skippe
     let mut rows = skips.iter().peekable();
     let events = turns.iter().flat_map(|turn| turn.events.iter().map(move |happened| (turn.at_ns, happened)));
     let lost = events.filter_map(|(at, happened)| match *happened {
-        Happened::Failed { job, steps, .. } | Happened::Settled { job, now: Settled::Stopped, steps } => {
-            Some((at.0, job, steps))
-        }
+        ClusterEvent::Failed { job, steps, .. }
+        | ClusterEvent::Settled { job, now: Settled::Stopped, steps } => Some((at.0, job, steps)),
         _ => None,
     });
     let mut add = |ranges: &mut BTreeMap<JobId, Vec<(u64, u64)>>, row: &Skip| {
@@ -72,7 +71,7 @@ mod tests {
             skip(2, (60, 61), 0, (150, 10)),
         ];
         let kind = ErrorKind::Crashed;
-        let failed = Happened::Failed { job: JobId(0), steps: 150, kind, detail: String::new() };
+        let failed = ClusterEvent::Failed { job: JobId(0), steps: 150, kind, detail: String::new() };
         let turn = Turn {
             turn: 0,
             at_ns: Nanos(50),

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rig::{Leave, Member, output::note};
+use rig::{Member, StopMode, output::note};
 use schema::{FORMAT, checkpoint::Saved, rows::ErrorKind, units::Nanos, wire::Command};
 
 use super::{ProcessLauncher, launch::LaunchState};
@@ -68,7 +68,7 @@ impl ProcessLauncher {
                     _ => command.name(),
                 };
                 launch.fails_as(ErrorKind::Internal, format!("did not {what}: {why}"));
-                self.setup.rig.remove(member, Leave::Now);
+                self.setup.rig.remove(member, StopMode::Immediately);
                 return;
             }
         }
@@ -89,7 +89,7 @@ impl ProcessLauncher {
         launch.save_at = self.setup.checkpoint_every.map(|every| Nanos::monotonic_now() + every);
         // A launch that was being saved when it was stopped is saved twice.
         if launch.is_leaving && launch.commands.is_empty() {
-            self.setup.rig.remove(member, Leave::AtBoundary);
+            self.setup.rig.remove(member, StopMode::AtStepBoundary);
         }
     }
 }

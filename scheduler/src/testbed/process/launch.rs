@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, time::Duration};
 
 use rig::{
-    Rests,
+    IdleTracker,
     cuda_checkpoint::PROGRAM,
     pace::{Pace, SHORTEST_LOOK},
 };
@@ -24,7 +24,7 @@ use super::{
     suspend::ProcessMemory,
     throttle::Throttle,
 };
-use crate::cluster::{DeviceId, Happened, JobId, Settled};
+use crate::cluster::{ClusterEvent, DeviceId, JobId, Settled};
 
 /// The work that a launch is granted ahead, in place of the default of [`Pace`]: the longest time that others wait until it rests.
 pub(super) const TESTBED_AHEAD: Duration = Duration::from_millis(500);
@@ -89,7 +89,7 @@ pub(super) struct LaunchState {
     answers: usize,
     refused: Option<String>,
     /// Where ranks rest. Only the first rank of a command is known.
-    rests: Rests,
+    rests: IdleTracker,
     /// Whether a rank is leaving by itself.
     has_said_last_word: bool,
     granted_at: Nanos,
@@ -148,7 +148,7 @@ impl LaunchState {
             commands: VecDeque::new(),
             answers: 0,
             refused: None,
-            rests: Rests::of(speakers),
+            rests: IdleTracker::of(speakers),
             has_said_last_word: false,
             granted_at: Nanos::ZERO,
             last_step_at: Nanos::ZERO,
@@ -212,8 +212,8 @@ impl LaunchState {
         (self.look > SHORTEST_LOOK).then_some(self.look_at)
     }
 
-    pub(super) fn hear(&mut self, rank: u32, at: Nanos, event: &Event) {
-        self.rests.hear(rank, event);
+    pub(super) fn on_event(&mut self, rank: u32, at: Nanos, event: &Event) {
+        self.rests.on_event(rank, event);
         match event {
             Event::Hello(hello) if rank == 0 => self.trainer = Some(hello.pid),
             Event::Step(_) => {
@@ -382,16 +382,16 @@ impl LaunchState {
     }
 
     /// How it ended, with the steps that its job's last checkpoint holds.
-    pub(super) fn ended(&self, end: &LaunchEnd, saved: u64) -> Happened {
+    pub(super) fn ended(&self, end: &LaunchEnd, saved: u64) -> ClusterEvent {
         let job = self.job;
-        let finished = Happened::Finished { job, steps: self.steps() };
-        let failed = |kind, detail| Happened::Failed { job, steps: saved, kind, detail };
+        let finished = ClusterEvent::Finished { job, steps: self.steps() };
+        let failed = |kind, detail| ClusterEvent::Failed { job, steps: saved, kind, detail };
         match (&self.failure, end.err) {
             // Whatever we ended it for came too late.
             (_, None | Some(ErrorKind::Interrupted)) if self.has_done_all() => finished,
             (Some((kind, why)), _) => failed(*kind, format!("{} {why}", self.name)),
             (None, None | Some(ErrorKind::Interrupted)) if self.is_leaving => {
-                Happened::Settled { job, now: Settled::Stopped, steps: saved }
+                ClusterEvent::Settled { job, now: Settled::Stopped, steps: saved }
             }
             (None, None) if self.is_command => match came_short(self.done(), self.left) {
                 None => finished,
@@ -452,7 +452,7 @@ mod tests {
     #[test]
     fn a_launch_that_leaves_does_not_come_to_rest() {
         let mut launch = launch(0, Some(9));
-        launch.hear(0, Nanos(1), &Event::Held { index: 0 });
+        launch.on_event(0, Nanos(1), &Event::Held { index: 0 });
         assert!(launch.has_come_to_rest());
         launch.is_leaving = true;
         assert!(!launch.has_come_to_rest(), "its process must not be locked");
@@ -474,7 +474,10 @@ mod tests {
             ranks: Vec::new(),
         };
         let ended = launch.ended(&end, 4);
-        assert!(matches!(ended, Happened::Failed { steps: 4, kind: ErrorKind::DeviceLost, .. }), "{ended:?}");
+        assert!(
+            matches!(ended, ClusterEvent::Failed { steps: 4, kind: ErrorKind::DeviceLost, .. }),
+            "{ended:?}"
+        );
     }
 
     /// Returns the delay between the end of the last granted step of a launch and the read that sees this step. The clock is simulated.
@@ -483,7 +486,7 @@ mod tests {
         let mut launch = launch(0, None);
         launch.is_training = true;
         launch.grant();
-        launch.hear(0, STEP, &Event::Step(step(0)));
+        launch.on_event(0, STEP, &Event::Step(step(0)));
         launch.count(0, &step(0));
         let granted = launch.grant().expect("its pace is known");
         let wait_from = STEP + after;
@@ -498,7 +501,7 @@ mod tests {
             now = if others_wait { read_at } else { read_at.min(wait_from) };
             while launch.done() < granted && end_of(launch.done()) <= now {
                 let index = launch.done();
-                launch.hear(0, end_of(index), &Event::Step(step(index)));
+                launch.on_event(0, end_of(index), &Event::Step(step(index)));
                 launch.count(0, &step(index));
             }
         }

@@ -5,11 +5,11 @@
 //! which are tried again as others that fail are. A device stays lost
 //! until the scheduler ends. `--resume` opens it anew, and refuses to start where it does not answer.
 
-use rig::{Leave, Member};
+use rig::{Member, StopMode};
 use schema::rows::ErrorKind;
 
 use super::{ProcessLauncher, launch::LaunchState};
-use crate::cluster::{DeviceId, Happened};
+use crate::cluster::{ClusterEvent, DeviceId};
 
 impl ProcessLauncher {
     /// Ends what runs on devices that were lost since the last time; whether there are such.
@@ -27,7 +27,7 @@ impl ProcessLauncher {
     /// Takes a device for lost, and ends what runs there.
     pub(super) fn lose(&mut self, device: DeviceId) {
         if self.lost.insert(device) {
-            self.events.push_back(Happened::DeviceLost { device });
+            self.events.push_back(ClusterEvent::DeviceLost { device });
             self.end_all_on(device);
         }
     }
@@ -42,6 +42,6 @@ impl ProcessLauncher {
                 *member
             })
             .collect();
-        ended.into_iter().for_each(|member| self.setup.rig.remove(member, Leave::Now));
+        ended.into_iter().for_each(|member| self.setup.rig.remove(member, StopMode::Immediately));
     }
 }

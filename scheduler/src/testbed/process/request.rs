@@ -19,7 +19,7 @@ impl ProcessLauncher {
         let numbers = (self.next_number, start.job.0);
         let mut request =
             launch::request(run, manifest, catalog, &cell, numbers, self.steps_left(start.job))?;
-        request.joins = self.backend.joins(start.job.0 as usize);
+        request.isolation = self.backend.isolation(start.job.0 as usize);
         let spec = &mut request.spec;
         spec.block = start.number;
         spec.sharing = self.setup.sharing.clone();

@@ -13,7 +13,7 @@
 use std::time::Duration;
 
 use rig::{
-    Leave, Member,
+    Member, StopMode,
     cuda_checkpoint::{self, Switching},
 };
 use schema::{rows::ErrorKind, suspension::Suspension, units::Nanos, wire::Command};
@@ -149,6 +149,6 @@ impl ProcessLauncher {
         let Some(launch) = self.launches.get_mut(&member) else { return };
         launch.memory = ProcessMemory::OnDevice;
         launch.fails_as(ErrorKind::Suspension, format!("could not be suspended or go on: {why}"));
-        self.setup.rig.remove(member, Leave::Now);
+        self.setup.rig.remove(member, StopMode::Immediately);
     }
 }

@@ -2,14 +2,14 @@
 
 use std::io;
 
-use rig::{Leave, Member, RigEvent};
+use rig::{Member, RigEvent, StopMode};
 use schema::{rows::ErrorKind, run_dir::RunError, spec::LaunchEnd, units::Nanos, wire::Event};
 
 use super::{
     ProcessLauncher,
     launch::{LOOK_EVERY, LaunchState},
 };
-use crate::cluster::{Happened, Settled};
+use crate::cluster::{ClusterEvent, Settled};
 
 impl ProcessLauncher {
     pub(super) fn receive(&mut self, event: RigEvent) {
@@ -24,7 +24,7 @@ impl ProcessLauncher {
             }
             RigEvent::Said { member, rank, at, event } => {
                 if let Some(launch) = self.launches.get_mut(&member) {
-                    launch.hear(rank, at, &event);
+                    launch.on_event(rank, at, &event);
                     self.receive_event(member, rank, event);
                 }
             }
@@ -76,7 +76,7 @@ impl ProcessLauncher {
         let Some(launch) = self.launches.get_mut(&member) else { return };
         if let Err(why) = self.backend.verify(launch.job.0 as usize, &launch.pids) {
             launch.fails_as(ErrorKind::Sharing, format!("does not share its devices as requested: {why}"));
-            return self.setup.rig.remove(member, Leave::Now);
+            return self.setup.rig.remove(member, StopMode::Immediately);
         }
         launch.is_training = true;
         launch.save_at = self.setup.checkpoint_every.map(|every| Nanos::monotonic_now() + every);
@@ -89,7 +89,7 @@ impl ProcessLauncher {
         let Some(launch) = self.launches.get_mut(&member) else { return };
         if launch.has_to_be_ended() && launch.has_done_all() && !launch.is_leaving {
             launch.is_leaving = true;
-            self.setup.rig.remove(member, Leave::AtBoundary);
+            self.setup.rig.remove(member, StopMode::AtStepBoundary);
         }
     }
 
@@ -121,18 +121,18 @@ impl ProcessLauncher {
         // What a job does on a disk that is full says nothing of the job, and costs it no retry. Other files may have left some
         // space since.
         let full = match &happened {
-            Happened::Failed { kind: ErrorKind::DiskFull, detail, .. } => {
+            ClusterEvent::Failed { kind: ErrorKind::DiskFull, detail, .. } => {
                 let cause = io::Error::new(io::ErrorKind::StorageFull, detail.clone());
                 Some(RunError::Write { file: self.setup.run.path().to_path_buf(), cause })
             }
-            Happened::Failed { .. } => self.setup.run.check_space().err(),
+            ClusterEvent::Failed { .. } => self.setup.run.check_space().err(),
             _ => None,
         };
         if full.is_some() {
             self.broken = full;
             return;
         }
-        launch.has_finished = matches!(happened, Happened::Finished { .. });
+        launch.has_finished = matches!(happened, ClusterEvent::Finished { .. });
         // First, so that the policy does not start another job there when it receives the failure.
         stuck_on.into_iter().for_each(|device| self.lose(device));
         self.events.push_back(happened);

@@ -1,13 +1,13 @@
 //! Growing and shrinking.
 
 use jobs::plans::Judgement;
-use model::{Prediction, Question, Throughput, switch_costs::Named};
+use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
 use scheduler::{
     engine::{self, Engine},
     legal_plans::LegalPlans,
     sim::{Settings, Sim},
     topology::Topology,
-    view::Known,
+    view::PolicyContext,
 };
 use schema::{catalog::Catalog, decision::Turn, suspension::Suspension, units::Nanos};
 
@@ -53,7 +53,7 @@ fn growth_that_makes_a_job_slower_is_undone_and_not_tried_again() {
 fn growth_that_is_refused_is_taken_back() {
     struct OneDevice;
     impl Throughput for OneDevice {
-        fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+        fn predict(&self, question: &PredictRequest<'_>) -> Option<Prediction> {
             (question.placement == [1]).then_some(Prediction { step_ns: 1e8, step_ns_ci: None })
         }
     }
@@ -63,7 +63,7 @@ fn growth_that_is_refused_is_taken_back() {
     let mut sim = Sim::new(&topology, &jobs, Box::new(OneDevice), &costs, settings).expect("all is known");
     let fits = |_: &_, _, _: &_, _: (&_, &[_])| Judgement::default();
     let plans = LegalPlans::new(&jobs, &Catalog::embedded(), &topology, fits);
-    let known = Known { costs: Some(&costs), plans: Some(&plans), ..Known::default() };
+    let known = PolicyContext { costs: Some(&costs), plans: Some(&plans), ..PolicyContext::default() };
     let mut engine = Engine::new(&topology, &jobs, &OneDevice, engine::Settings::default()).knowing(known);
     let mut turns: Vec<Turn> = Vec::new();
     let outcomes =

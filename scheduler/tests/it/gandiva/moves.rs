@@ -6,7 +6,7 @@ use scheduler::{
     engine::{self, Engine},
     testbed::{ResumePoint, Testbed},
     topology::Topology,
-    view::Known,
+    view::PolicyContext,
 };
 use schema::{decision::Turn, placement::Placement, rows::Status, units::Nanos};
 
@@ -105,7 +105,7 @@ fn a_job_goes_on_where_it_is_if_the_devices_of_its_move_are_lost() {
     let mut scripted = Scripted::new(&topology, &jobs, &truth, &costs);
     scripted.losses.push_back((Nanos(11 * SECOND), DeviceId(1)));
     let mut testbed = Testbed::new(scripted, &jobs, None, ResumePoint::default());
-    let known = Known { costs: Some(&costs), ..Known::default() };
+    let known = PolicyContext { costs: Some(&costs), ..PolicyContext::default() };
     let mut engine = Engine::new(&topology, &jobs, &truth, engine::Settings::default()).knowing(known);
     let mut turns: Vec<Turn> = Vec::new();
     let policy = &mut *built("gandiva:quantum=10s:pack=off");

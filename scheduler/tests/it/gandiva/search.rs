@@ -6,7 +6,7 @@ use scheduler::{
     engine::{self, Engine},
     job::JobRequest,
     sim::{Settings, Sim},
-    view::Known,
+    view::PolicyContext,
 };
 use schema::{
     decision::Turn,
@@ -34,7 +34,7 @@ fn run(world: &World, jobs: &[JobRequest], policy: &str) -> Result<Vec<Outcome>,
     let costs = Named::constant(Nanos::ZERO);
     let settings = Settings { progress_every: Some(Nanos::SECOND), ..Settings::default() };
     let mut sim = Sim::new(&world.topology, jobs, Box::new(Truth), &costs, settings).expect("all is known");
-    let known = Known { costs: Some(&costs), ..Known::default() };
+    let known = PolicyContext { costs: Some(&costs), ..PolicyContext::default() };
     let settings = engine::Settings { suspension: world.suspension, ..engine::Settings::default() };
     let mut engine = Engine::new(&world.topology, jobs, &Truth, settings).knowing(known);
     let mut turns: Vec<Turn> = Vec::new();

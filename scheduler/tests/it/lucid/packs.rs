@@ -1,12 +1,12 @@
 //! Indolent packing: which jobs are packed, which are not, and which are separated.
 
-use model::{Prediction, Question, Throughput};
+use model::{PredictRequest, Prediction, Throughput};
 use scheduler::{
     cluster::Settled,
     engine::{self, Engine},
     job::JobRequest,
     topology::Topology,
-    view::Known,
+    view::PolicyContext,
 };
 use schema::{decision::Turn, rows::ErrorKind, units::Nanos};
 
@@ -137,7 +137,7 @@ fn a_long_job_does_not_slow_down_a_short_one() {
 struct BySpeed;
 
 impl Throughput for BySpeed {
-    fn predict(&self, question: &Question<'_>) -> Option<Prediction> {
+    fn predict(&self, question: &PredictRequest<'_>) -> Option<Prediction> {
         let factor = match question.co_runners {
             [] => 1.0,
             [other] if other.global_batch? == TINY && question.job.global_batch? == TINY => 1.1,
@@ -212,11 +212,11 @@ fn jobs_that_did_not_fit_together_stay_apart() {
         settled(0, Settled::Running),
         arrived(1),
         failed(1, ErrorKind::OutOfMemory),
-        schema::decision::Happened::Progress { job: scheduler::cluster::JobId(0), steps: 9, loss: None },
+        schema::decision::ClusterEvent::Progress { job: scheduler::cluster::JobId(0), steps: 9, loss: None },
     ];
     let mut cluster = actions::Scripted { now: Nanos::ZERO, events: events.into() };
     let model = Packs { slowdown: Some(1.2), interval: 0.01 };
-    let known = Known { classes: Some(&ByBatch), ..Known::default() };
+    let known = PolicyContext { classes: Some(&ByBatch), ..PolicyContext::default() };
     let mut engine = Engine::new(&topology, &jobs, &model, engine::Settings::default()).knowing(known);
     let mut turns: Vec<Turn> = Vec::new();
     engine::run(&mut engine, &mut cluster, &mut *built("lucid:sharing=on"), &mut turns)

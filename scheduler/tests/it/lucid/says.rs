@@ -7,7 +7,7 @@ use scheduler::{
     job::JobRequest,
     policy::Policy,
     sim::{Settings, Sim},
-    view::Known,
+    view::PolicyContext,
 };
 use schema::{decision::Turn, units::Nanos};
 
@@ -23,7 +23,8 @@ fn said(world: &World<'_>, policy: &str, jobs: &[JobRequest], (second, of): (u64
     let settings = Settings { progress_every: world.reports.then_some(Nanos::SECOND), ..Settings::default() };
     let truth = Box::new(Own { slowdown: world.truth });
     let sim = Sim::new(&world.topology, jobs, truth, &costs, settings).expect("all is known");
-    let known = Known { history: &world.history, classes: Some(&ByBatch), ..Known::default() };
+    let known =
+        PolicyContext { history: &world.history, classes: Some(&ByBatch), ..PolicyContext::default() };
     let mut engine =
         Engine::new(&world.topology, jobs, world.belief, engine::Settings::default()).knowing(known);
     let mut policy: Box<dyn Policy> = built(policy);

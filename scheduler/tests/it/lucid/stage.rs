@@ -8,7 +8,7 @@ use scheduler::{
 };
 use schema::{
     cluster::NodeFacts,
-    decision::{Happened, Turn},
+    decision::{ClusterEvent, Turn},
     manifest::AlikeNodes,
     units::Nanos,
 };
@@ -146,7 +146,7 @@ fn a_job_that_has_waited_for_the_bound_skips_the_stage() {
 fn a_stage_that_is_too_small_for_a_job_does_not_hold_it() {
     let topology = with_stage(&[("", 1, 2, true), ("", 1, 2, false)]);
     let jobs = [job(0, (0, 1, 10)), job(1, (0, 2, 10))];
-    let lost = Happened::DeviceLost { device: DeviceId(1) };
+    let lost = ClusterEvent::DeviceLost { device: DeviceId(1) };
     let events = [arrived(0), settled(0, Settled::Running), arrived(1), lost];
     let mut cluster = Scripted { now: Nanos::ZERO, events: events.into() };
     let mut engine = Engine::new(&topology, &jobs, &ALONE, engine::Settings::default());

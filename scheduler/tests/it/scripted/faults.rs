@@ -1,13 +1,17 @@
 //! Lost devices and crashes at scripted times, and the checkpoints from which jobs go on after them.
 
-use scheduler::{cluster::Happened, testbed::launcher::LaunchId};
+use scheduler::{cluster::ClusterEvent, testbed::launcher::LaunchId};
 use schema::{rows::ErrorKind, units::Nanos};
 
 use super::{Doing, Scripted, ScriptedLaunch, whole};
 
 impl Scripted<'_> {
     /// The next fault, if none of the launches does anything before, or at the same time as a loss or a crash.
-    pub(super) fn next_fault(&mut self, first: Option<Nanos>, deadline: Option<Nanos>) -> Option<Happened> {
+    pub(super) fn next_fault(
+        &mut self,
+        first: Option<Nanos>,
+        deadline: Option<Nanos>,
+    ) -> Option<ClusterEvent> {
         let is_within = |at: Nanos| deadline.is_none_or(|deadline| at <= deadline);
         let is_before = |at: Nanos| is_within(at) && first.is_none_or(|first| at < first);
         if let Some((at, launch)) =
@@ -29,17 +33,17 @@ impl Scripted<'_> {
         let there = (0..).zip(&self.launches).filter(|(_, launch)| is_there(launch));
         let ends = (1..).map(|nth| at + Nanos(nth * self.falls_for.0));
         self.fall = ends.zip(there.map(|(place, _)| LaunchId(place))).collect();
-        Some(Happened::DeviceLost { device })
+        Some(ClusterEvent::DeviceLost { device })
     }
 
-    fn fail(&mut self, at: Nanos, launch: LaunchId, kind: ErrorKind, why: &str) -> Happened {
+    fn fail(&mut self, at: Nanos, launch: LaunchId, kind: ErrorKind, why: &str) -> ClusterEvent {
         self.now = self.now.max(at);
         let steps = whole(self.steps_at(&self.launches[launch.0 as usize]));
         self.cease(launch, steps);
         self.launch(launch).doing = Doing::IsGone;
         let job = self.launches[launch.0 as usize].job;
         let saved = self.saved.get(&job).copied().unwrap_or(0);
-        Happened::Failed { job, steps: saved, kind, detail: why.into() }
+        ClusterEvent::Failed { job, steps: saved, kind, detail: why.into() }
     }
 
     /// Sets the time of the next checkpoint of a launch that begins to train now, or trains on.

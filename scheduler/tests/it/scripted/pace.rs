@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::{Neighbour, Question, Subject, switch_costs::Cost};
+use model::{JobKey, Neighbour, PredictRequest, switch_costs::Cost};
 use scheduler::{
     cluster::{DeviceId, JobId},
     job::Payload,
@@ -13,7 +13,7 @@ use schema::units::Nanos;
 use super::{Scripted, ScriptedLaunch};
 
 impl Scripted<'_> {
-    fn subject(&self, launch: &ScriptedLaunch) -> Subject<'_> {
+    fn subject(&self, launch: &ScriptedLaunch) -> JobKey<'_> {
         let asked = &self.asked[launch.job.0 as usize];
         let workload = match &asked.what {
             Payload::Training { workload, .. } => workload,
@@ -78,8 +78,8 @@ impl Scripted<'_> {
         // The time of a step while the launches work that may do so for this share of the time.
         let step_ns = |share: f64| {
             let works = beside.iter().filter(|other| other.share.get() >= share);
-            let co_runners: Vec<Subject<'_>> = works.map(|other| self.subject(other)).collect();
-            let predicted = self.truth.predict(&Question {
+            let co_runners: Vec<JobKey<'_>> = works.map(|other| self.subject(other)).collect();
+            let predicted = self.truth.predict(&PredictRequest {
                 job: self.subject(launch),
                 placement: &self.topology.placement(&launch.devices),
                 device_type: self.topology.type_of(launch.devices[0]),

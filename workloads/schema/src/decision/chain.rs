@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::{Action, Happened};
+use super::{Action, ClusterEvent};
 use crate::units::Nanos;
 
 /// A chain of hashes. Each link is made from the previous one and from one event or action. It is spelled
@@ -13,7 +13,7 @@ use crate::units::Nanos;
 pub struct Chain([u8; 32]);
 
 impl Chain {
-    pub fn happened(&mut self, at: Nanos, happened: &Happened) {
+    pub fn happened(&mut self, at: Nanos, happened: &ClusterEvent) {
         self.link(&(at, happened));
     }
 
@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn a_chain_tells_order_time_and_actions_apart() {
-        let arrived = |job| Happened::Arrived { job: JobId(job) };
+        let arrived = |job| ClusterEvent::Arrived { job: JobId(job) };
         let chain = |links: &[(u64, u32)]| {
             let mut chain = Chain::default();
             links.iter().for_each(|&(at, job)| chain.happened(Nanos(at), &arrived(job)));

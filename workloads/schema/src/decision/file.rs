@@ -127,7 +127,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        decision::{Action, DeviceId, Happened, JobId, Refused, Settled, Share},
+        decision::{Action, ClusterEvent, DeviceId, JobId, Refused, Settled, Share},
         rows::ErrorKind,
     };
 
@@ -149,21 +149,21 @@ mod tests {
         ]
     }
 
-    fn any_event() -> impl Strategy<Value = Happened> {
+    fn any_event() -> impl Strategy<Value = ClusterEvent> {
         let (job, device) = (any::<u32>().prop_map(JobId), any::<u32>().prop_map(DeviceId));
         let kind = prop::sample::select(ErrorKind::ALL);
         let settled = prop::sample::select(vec![Settled::Running, Settled::Paused, Settled::Stopped]);
         let steps = (any::<u64>(), prop::option::of(-1e9..1e9f64));
         (0..8u8, job, device, steps, kind, settled, "\\PC{0,20}").prop_map(
             |(which, job, device, (steps, loss), kind, now, detail)| match which {
-                0 => Happened::Finished { job, steps },
-                1 => Happened::Failed { job, steps, kind, detail },
-                2 => Happened::DeviceLost { device },
-                3 => Happened::DeviceBack { device },
-                4 => Happened::Settled { job, now, steps },
-                5 => Happened::Arrived { job },
-                6 => Happened::Progress { job, steps, loss },
-                _ => Happened::Deadline,
+                0 => ClusterEvent::Finished { job, steps },
+                1 => ClusterEvent::Failed { job, steps, kind, detail },
+                2 => ClusterEvent::DeviceLost { device },
+                3 => ClusterEvent::DeviceBack { device },
+                4 => ClusterEvent::Settled { job, now, steps },
+                5 => ClusterEvent::Arrived { job },
+                6 => ClusterEvent::Progress { job, steps, loss },
+                _ => ClusterEvent::Deadline,
             },
         )
     }
@@ -229,7 +229,7 @@ mod tests {
             turn,
             at_ns: Nanos(5),
             model_version: None,
-            events: vec![Happened::Arrived { job: JobId(0) }],
+            events: vec![ClusterEvent::Arrived { job: JobId(0) }],
             actions: vec![Action::Pause { job: JobId(1) }],
             refused: Vec::new(),
             wake_at_ns: None,
@@ -256,8 +256,8 @@ mod tests {
             format!(r#"{{"turn":0,"at_ns":5,"happened":{happened},"wake_at_ns":null,"view_hash":"0"}}"#)
         };
         for (spelled, event) in [
-            (r#"{"arrived":{"job":3}}"#, Happened::Arrived { job: JobId(3) }),
-            (r#""deadline""#, Happened::Deadline),
+            (r#"{"arrived":{"job":3}}"#, ClusterEvent::Arrived { job: JobId(3) }),
+            (r#""deadline""#, ClusterEvent::Deadline),
         ] {
             let turn: Turn = serde_json::from_str(&line(spelled)).unwrap();
             assert_eq!(turn.events, [event]);

@@ -10,9 +10,9 @@ use serde::{
     },
 };
 
-use super::Happened;
+use super::ClusterEvent;
 
-pub(super) fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Happened>, D::Error> {
+pub(super) fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ClusterEvent>, D::Error> {
     deserializer.deserialize_any(OneOrSeveral)
 }
 
@@ -20,22 +20,22 @@ pub(super) fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Hap
 struct OneOrSeveral;
 
 impl<'de> Visitor<'de> for OneOrSeveral {
-    type Value = Vec<Happened>;
+    type Value = Vec<ClusterEvent>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a list of events, or one event")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, events: A) -> Result<Vec<Happened>, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, events: A) -> Result<Vec<ClusterEvent>, A::Error> {
         let events = Vec::deserialize(SeqAccessDeserializer::new(events))?;
         if events.is_empty() { Err(A::Error::custom("a turn without an event")) } else { Ok(events) }
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, event: A) -> Result<Vec<Happened>, A::Error> {
-        Happened::deserialize(MapAccessDeserializer::new(event)).map(|event| vec![event])
+    fn visit_map<A: MapAccess<'de>>(self, event: A) -> Result<Vec<ClusterEvent>, A::Error> {
+        ClusterEvent::deserialize(MapAccessDeserializer::new(event)).map(|event| vec![event])
     }
 
-    fn visit_str<E: Error>(self, event: &str) -> Result<Vec<Happened>, E> {
-        Happened::deserialize(StrDeserializer::new(event)).map(|event| vec![event])
+    fn visit_str<E: Error>(self, event: &str) -> Result<Vec<ClusterEvent>, E> {
+        ClusterEvent::deserialize(StrDeserializer::new(event)).map(|event| vec![event])
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Action, DeviceId, Happened, Turn};
+use super::{Action, ClusterEvent, DeviceId, Turn};
 
 /// The action without the job: `start on devices 0, 1 under dp2`.
 impl fmt::Display for Action {
@@ -26,7 +26,7 @@ impl fmt::Display for Action {
 }
 
 /// The event as spelled in `decisions.jsonl`.
-impl fmt::Display for Happened {
+impl fmt::Display for ClusterEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&serde_json::to_string(self).map_err(|_| fmt::Error)?)
     }
@@ -62,18 +62,18 @@ mod tests {
         ] {
             assert_eq!(action.to_string(), words);
         }
-        let arrived = Happened::Arrived { job: JobId(7) };
+        let arrived = ClusterEvent::Arrived { job: JobId(7) };
         assert_eq!(arrived.to_string(), r#"{"arrived":{"job":7}}"#);
         // A line of a version without losses is the same as one without a loss, and so is its hash.
-        let progress = |loss| Happened::Progress { job: JobId(7), steps: 3, loss }.to_string();
+        let progress = |loss| ClusterEvent::Progress { job: JobId(7), steps: 3, loss }.to_string();
         assert_eq!(progress(None), r#"{"progress":{"job":7,"steps":3}}"#);
         assert_eq!(
             progress(Some(0.1 + 0.2)),
             r#"{"progress":{"job":7,"steps":3,"loss":0.30000000000000004}}"#
         );
         for loss in [None, Some(0.1 + 0.2), Some(-1e-300)] {
-            let event = Happened::Progress { job: JobId(7), steps: 3, loss };
-            assert_eq!(serde_json::from_str::<Happened>(&event.to_string()).unwrap(), event);
+            let event = ClusterEvent::Progress { job: JobId(7), steps: 3, loss };
+            assert_eq!(serde_json::from_str::<ClusterEvent>(&event.to_string()).unwrap(), event);
         }
     }
 }

@@ -6,19 +6,19 @@ use crate::cluster::{DeviceId, JobId};
 
 /// The jobs that are leaving their devices, each with the jobs that wait for it.
 #[derive(Clone, Debug, Default)]
-pub struct Leavers(BTreeMap<JobId, Leaver>);
+pub struct PendingReleases(BTreeMap<JobId, PendingRelease>);
 
 #[derive(Clone, Debug)]
-struct Leaver {
+struct PendingRelease {
     devices: Vec<DeviceId>,
     awaited_by: BTreeSet<JobId>,
 }
 
-impl Leavers {
+impl PendingReleases {
     /// A job begins to leave its devices, because it is paused or stopped. It waits for no other job any more.
     pub fn leave(&mut self, job: JobId, devices: &[DeviceId]) {
         self.wait_no_more(job);
-        let leaver = || Leaver { devices: devices.to_vec(), awaited_by: BTreeSet::new() };
+        let leaver = || PendingRelease { devices: devices.to_vec(), awaited_by: BTreeSet::new() };
         self.0.entry(job).or_insert_with(leaver);
     }
 
@@ -64,29 +64,29 @@ mod tests {
 
     #[test]
     fn a_job_begins_when_the_last_job_has_left_its_devices() {
-        let mut leavers = Leavers::default();
-        leavers.leave(A, &devices([0, 1]));
-        leavers.leave(B, &devices([2]));
-        assert!(leavers.wait(C, &devices([1, 2])));
-        assert!(leavers.wait(D, &devices([0])));
-        assert!(!leavers.wait(JobId(4), &devices([3])), "no job leaves this device");
-        assert_eq!(leavers.left(A), BTreeSet::from([D]));
-        assert_eq!(leavers.left(B), BTreeSet::from([C]));
-        assert!(!leavers.wait(D, &devices([0, 1, 2])), "all have left");
+        let mut releases = PendingReleases::default();
+        releases.leave(A, &devices([0, 1]));
+        releases.leave(B, &devices([2]));
+        assert!(releases.wait(C, &devices([1, 2])));
+        assert!(releases.wait(D, &devices([0])));
+        assert!(!releases.wait(JobId(4), &devices([3])), "no job leaves this device");
+        assert_eq!(releases.left(A), BTreeSet::from([D]));
+        assert_eq!(releases.left(B), BTreeSet::from([C]));
+        assert!(!releases.wait(D, &devices([0, 1, 2])), "all have left");
     }
 
     #[test]
     fn a_job_that_leaves_or_has_ended_waits_no_more() {
-        let mut leavers = Leavers::default();
-        leavers.leave(A, &devices([0]));
+        let mut releases = PendingReleases::default();
+        releases.leave(A, &devices([0]));
         for waiting in [B, C, D] {
-            assert!(leavers.wait(waiting, &devices([0])));
+            assert!(releases.wait(waiting, &devices([0])));
         }
-        leavers.leave(B, &devices([0]));
-        assert_eq!(leavers.left(C), BTreeSet::new());
+        releases.leave(B, &devices([0]));
+        assert_eq!(releases.left(C), BTreeSet::new());
         // It is stopped while it is being paused.
-        leavers.leave(A, &devices([0]));
-        assert_eq!(leavers.left(A), BTreeSet::from([D]));
-        assert_eq!(leavers.left(B), BTreeSet::new(), "D came before it");
+        releases.leave(A, &devices([0]));
+        assert_eq!(releases.left(A), BTreeSet::from([D]));
+        assert_eq!(releases.left(B), BTreeSet::new(), "D came before it");
     }
 }

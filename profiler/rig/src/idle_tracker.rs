@@ -4,15 +4,15 @@ use schema::wire::Event;
 
 /// The number of steps after which each rank last came to rest. A rank that is ready rests after 0 steps.
 #[derive(Clone, Debug)]
-pub struct Rests(Vec<Option<u64>>);
+pub struct IdleTracker(Vec<Option<u64>>);
 
-impl Rests {
+impl IdleTracker {
     /// Of this number of ranks, which are not ready.
-    pub fn of(ranks: usize) -> Rests {
-        Rests(vec![None; ranks])
+    pub fn of(ranks: usize) -> IdleTracker {
+        IdleTracker(vec![None; ranks])
     }
 
-    pub fn hear(&mut self, rank: u32, event: &Event) {
+    pub fn on_event(&mut self, rank: u32, event: &Event) {
         let after = match event {
             Event::Ready(_) => 0,
             Event::Held { index } => *index,

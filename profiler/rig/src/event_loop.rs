@@ -10,16 +10,16 @@ use crate::{event::RigEvent, interrupt::Interrupt, rig::Rig, sampler::Sampler};
 const LONGEST_WAIT: Duration = Duration::from_millis(200);
 
 /// Launches on a rig, the sampler that reads their processes, and the interrupt of the user.
-pub struct Watch<'a> {
+pub struct EventLoop<'a> {
     pub rig: &'a mut Rig,
     /// `None` if the processes of launches are not sampled.
     sampler: Option<&'a Sampler>,
     interrupt: &'a Interrupt,
 }
 
-impl<'a> Watch<'a> {
-    pub fn new(rig: &'a mut Rig, sampler: Option<&'a Sampler>, interrupt: &'a Interrupt) -> Watch<'a> {
-        Watch { rig, sampler, interrupt }
+impl<'a> EventLoop<'a> {
+    pub fn new(rig: &'a mut Rig, sampler: Option<&'a Sampler>, interrupt: &'a Interrupt) -> EventLoop<'a> {
+        EventLoop { rig, sampler, interrupt }
     }
 
     /// Waits for the next event until `deadline`, but at most 200 ms. The sampler reads a process from its start to the end of
