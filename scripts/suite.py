@@ -4,8 +4,8 @@
     scripts/suite.py PROGRAMS FOLDER [ARGUMENT OF A TEST PROGRAM...]
 
 PROGRAMS is a file with a JSON object a line: what scripts/built.py prints of a test, or `name`, `command` and
-`waits` of another program, which runs without the arguments. Programs whose tests wait most of the time run beside those that compute, each kind one after another, the
-first with more threads. The output of each goes to a file of FOLDER. Prints a line for each program, at the end the output of those in
+`waits` of another program, which runs without the arguments. Programs whose tests wait most of the time run beside those that compute,
+each kind one after another, the first with more threads. When all that wait have run, two that compute run at a time. The output of each goes to a file of FOLDER. Prints a line for each program, at the end the output of those in
 which a test failed, the names of these tests, and as the last line how many passed and failed. Exits with 1 if a test failed.
 """
 
@@ -16,8 +16,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from pathlib import Path
-from typing import Dict, List, NamedTuple
+from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 PASSED = (
     # libtest, once for each program
@@ -102,19 +103,25 @@ def run(program: Program, output: Path) -> Outcome:
 
 def main(programs_file: str, folder: str, arguments: List[str]) -> int:
     programs = [program_of(line, arguments) for line in Path(programs_file).read_text().splitlines()]
+    numbered = [(program, Path(folder) / f"{number:02}.txt") for number, program in enumerate(programs)]
+    waiting = deque(each for each in numbered if each[0].waits)
+    computing = deque(each for each in numbered if not each[0].waits)
     outcomes: List[Outcome] = []
 
-    def run_all(waits: bool) -> None:
-        for number, program in enumerate(programs):
-            if program.waits == waits:
-                outcome = run(program, Path(folder) / f"{number:02}.txt")
-                outcomes.append(outcome)
-                say(outcome)
+    def run_all(*ways: Callable[[], Tuple[Program, Path]]) -> None:
+        while program := first_of(ways):
+            outcome = run(*program)
+            outcomes.append(outcome)
+            say(outcome)
 
-    others = threading.Thread(target=run_all, args=(True,))
+    # It takes programs that compute from the other end.
+    others = threading.Thread(target=run_all, args=(waiting.popleft, computing.pop))
     others.start()
-    run_all(False)
+    run_all(computing.popleft)
     others.join()
+    if len(outcomes) < len(programs):
+        print(f"{len(programs) - len(outcomes)} programs were not run", flush=True)
+        return 1
 
     failed = [outcome for outcome in outcomes if outcome.failed]
     for outcome in failed:
@@ -125,6 +132,16 @@ def main(programs_file: str, folder: str, arguments: List[str]) -> int:
     total = sum(len(outcome.failed) for outcome in failed)
     print(f"{sum(outcome.passed for outcome in outcomes)} passed, {total} failed", flush=True)
     return 1 if failed else 0
+
+
+def first_of(ways: Iterable[Callable[[], Tuple[Program, Path]]]) -> Optional[Tuple[Program, Path]]:
+    """A program by the first of these ways that has one left."""
+    for take in ways:
+        try:
+            return take()
+        except IndexError:
+            pass
+    return None
 
 
 def say(outcome: Outcome) -> None:

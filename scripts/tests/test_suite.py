@@ -53,6 +53,12 @@ class SuiteTest(unittest.TestCase):
         self.assertIn("exit code -9", out[-2])
 
     def test_a_program_that_waits_runs_beside_one_that_computes(self):
+        self.meet(True, False)
+
+    def test_two_programs_that_compute_run_at_a_time_when_none_is_left_that_waits(self):
+        self.meet(False, False)
+
+    def meet(self, *waits):
         with tempfile.TemporaryDirectory() as folder:
             # Each ends when the other has begun.
             meet = "touch {0}/{1}; until [ -e {0}/{2} ]; do sleep 0.01; done; " + LIBTEST_PASSES
@@ -60,7 +66,7 @@ class SuiteTest(unittest.TestCase):
             programs.write_text(
                 "\n".join(
                     json.dumps({"name": own, "command": ["sh", "-c", meet.format(folder, own, other)], "waits": waits})
-                    for own, other, waits in (("one", "two", True), ("two", "one", False))
+                    for own, other, waits in (("one", "two", waits[0]), ("two", "one", waits[1]))
                 )
             )
             done = subprocess.run(
