@@ -5,8 +5,9 @@
 
 PROGRAMS is a file with a JSON object a line: what scripts/built.py prints of a test, or `name`, `command` and
 `waits` of another program, which runs without the arguments. Programs whose tests wait most of the time run beside those that compute,
-each kind one after another, the first with more threads. When all that wait have run, two that compute run at a time. The output of each goes to a file of FOLDER. Prints a line for each program, at the end the output of those in
-which a test failed, the names of these tests, and as the last line how many passed and failed. Exits with 1 if a test failed.
+each kind one after another, the first with more threads. When all that wait have run, two that compute run at a time. The output of
+each goes to a file of FOLDER. Prints a line for each program, at the end the output of programs in which a test failed, the names of
+these tests, and as the last line how many passed and failed. Exits with 1 if a test failed or a program was not run.
 """
 
 import json
