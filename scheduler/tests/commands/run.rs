@@ -1,14 +1,17 @@
 //! `sched run` with synthetic workers: its files, and its resumption.
 
+mod interrupted;
+mod refused;
+
 use std::process::Command;
 
 use front_door::{Background, Door, Said, definition, has_cores, wait_until};
 use rustix::process::Signal;
 use schema::{
-    decision::{self, Action, ClusterEvent, JobId, Settled, Turn},
+    decision::{self, Action, ClusterEvent, JobId, Turn},
     device::Device,
     events,
-    rows::{self, ErrorKind, MachineSpeed, Outcome, Part, Prediction, Status, Summary},
+    rows::{self, ErrorKind, MachineSpeed, Outcome, Prediction, Status, Summary},
     run_dir::RunDir,
     wire::Event,
 };
@@ -347,44 +350,6 @@ fn held(door: &Door) -> Held<'_> {
     Held::start(door, door.command(&format!("run trace.csv {ON_TWO}")), (&two, &all), "true")
 }
 
-/// Sends a signal to a run once a job has done steps, and checks how the run ends. `None` on one core.
-fn interrupted(signal: Signal, code: u8) -> Option<Door> {
-    let door = door_to_two(TRACE)?;
-    let (ended_with, said) = held(&door).interrupt(signal);
-    assert_eq!(ended_with, Some(code.into()), "{said}");
-    assert!(said.contains("go on with: sched run --resume r"), "{said}");
-    door.wait_until_nothing_is_left();
-    let end = run(&door).end().expect("end.toml reads").expect("it was written");
-    assert_eq!((end.exit_code, end.missing.len()), (code, 6));
-    Some(door)
-}
-
-#[test]
-fn a_closed_terminal_saves_all_jobs_too() {
-    let Some(door) = interrupted(Signal::HUP, 129) else { return };
-    door.exits(0, "run --resume r --yes");
-    let rows = outcomes(&door);
-    assert!(rows.iter().all(|row| row.status == Status::Ok && row.steps_lost == 0), "{rows:?}");
-}
-
-/// The scheduler may die after it has started a launch and before the turn is in the journal.
-#[test]
-fn a_launch_that_the_journal_lacks_is_named_and_the_job_goes_on_from_what_it_saved() {
-    let Some(door) = interrupted(Signal::INT, 130) else { return };
-    let journal = door.path("r/decisions.jsonl");
-    let turns = decision::read(&journal).expect("decisions.jsonl reads back");
-    let starts = |action: &Action| matches!(action, Action::Start { job: JobId(0), .. });
-    let first = turns.iter().position(|turn| turn.actions.iter().any(starts)).expect("it was started");
-    let text = std::fs::read_to_string(&journal).expect("the run has a journal");
-    let before: String = text.split_inclusive('\n').take(first).collect();
-    std::fs::write(&journal, before).expect("it is ours");
-    let said = door.exits(0, "run --resume r --yes");
-    assert!(said.err.contains("-short was started, and the scheduler ended before"), "{}", said.err);
-    let rows = outcomes(&door);
-    assert!(rows.iter().all(|row| row.status == Status::Ok), "{rows:?}");
-    assert_eq!(rows.iter().map(|row| row.steps).sum::<u64>(), 1730);
-}
-
 #[test]
 fn a_run_whose_outcomes_cannot_be_written_says_how_it_ended() {
     let Some(door) = door_to_two(TRACE) else { return };
@@ -399,73 +364,6 @@ fn a_run_whose_outcomes_cannot_be_written_says_how_it_ended() {
     std::fs::remove_dir(door.path("r/outcomes.csv")).expect("it is ours");
     door.exits(0, "run --resume r --yes");
     assert!(outcomes(&door).iter().all(|row| row.status == Status::Ok));
-}
-
-#[test]
-fn what_is_wrong_is_said_before_anything_starts() {
-    let header = "name,submit_s,job,command,steps,devices";
-    for (row, options, message) in [
-        (
-            "a,0,shrot,,5,",
-            "--policy fifo",
-            "line 2: column 'job': there is no workload 'shrot'; did you mean 'short'",
-        ),
-        ("a,-1,short,,5,", "--policy fifo", "line 2: column 'submit_s'"),
-        ("a,0,short@dp4,,5,", "--policy fifo", "line 2: column 'job': asks for 4 devices"),
-        ("a,0,short,,5,\na,1,short,,5,", "--policy fifo", "line 3: column 'name'"),
-        ("a,0,short,,5,\nb,1,sho", "--policy fifo", "line 3"),
-        ("a,0,short,,5,", "--policy lifo", "there is no policy 'lifo'"),
-        (
-            "a,0,short,,5,",
-            "--policy fifo --sharing sequential",
-            "jobs of a trace come and go; write alone, under which a device has one job at a time, or step-gate",
-        ),
-        (
-            "a,0,short,,5,",
-            "--policy fifo --sharing cpu-shares:2/1",
-            "'cpu-shares' has weights for the positions in a fixed group, and the jobs of a trace come and go; write time-slice",
-        ),
-        (
-            "a,0,short,,5,",
-            "--policy fifo --sharing step-gate:250ms:2/1",
-            "the weights of 'step-gate' are for the positions in a fixed group, and the jobs of a trace come and go; leave the weights",
-        ),
-        (
-            "a,0,short,,5,",
-            "--policy fifo --sharing mps",
-            "'mps' is no sharing mode of sched; write alone, time-slice[:SLICE] or step-gate[:QUANTUM]",
-        ),
-        (
-            "a,0,short,,5,",
-            "--policy fifo --sharing alone --jobs-per-device 2",
-            "under --sharing alone, a device has one job; leave out --jobs-per-device",
-        ),
-        (
-            "a,0,short,,5,\nb,1,short,,5,\nc,1,short@b4,,5,",
-            "--policy fifo --switch-cost 1s",
-            "the time of a step of short@b8@dp1 is not known; run `profile single short@b8@dp1 short@b4@dp1 \
-             --device cpu:0,cpu:1 --catalog catalog.toml --out runs/alone` first, and add --table runs/alone",
-        ),
-    ] {
-        let Some(door) = door_to_two(&format!("{header}\n{row}\n")) else { return };
-        if row.ends_with("sho") {
-            door.write("trace.csv", &format!("{header}\n{row}"));
-        }
-        let said = door.exits(2, &format!("run trace.csv {options} {ON_TWO}"));
-        assert!(said.err.contains(message), "{row}: {}", said.err);
-        assert!(!door.path("r").exists(), "{row}: nothing was begun");
-    }
-}
-
-#[test]
-fn what_nothing_can_hold_takes_no_turns() {
-    let trace = "name,submit_s,job,command,steps,steps_regex\na,0,short,,5,\nb,0,,sh -c true,,^step\n";
-    let Some(door) = door_to_two(trace) else { return };
-    let said = door.exits(2, &format!("run trace.csv --policy fifo --sharing step-gate:8 {ON_TWO}"));
-    let why = "b shows its steps in its output, and nothing can hold it between two of them, as step-gate:8 does; leave out column \
-        'steps_regex' if it trains with PyTorch, or share by time-slice";
-    assert!(said.err.contains(why), "{}", said.err);
-    assert!(!door.path("r").exists(), "nothing was begun");
 }
 
 /// A policy that starts both jobs on one core.
@@ -501,59 +399,12 @@ fn jobs_share_a_core_in_the_mode_of_the_run() {
 }
 
 #[test]
-fn a_table_that_lacks_a_job_is_told_with_the_command_that_measures_it() {
-    let Some(door) = door_to_two("name,submit_s,job,steps\na,0,short,5\n") else { return };
-    measured(&door, "alone");
-    let said = door.exits(2, &format!("run trace.csv --policy fifo --switch-cost 1s --table alone {ON_TWO}"));
-    let measure = "the time of a step of short under dp1 on 1 device alone is not known; run `profile single short@b8@dp1 --device cpu:0,cpu:1 \
-        --catalog catalog.toml --out runs/more` first, and give --table runs/more as well";
-    assert!(said.err.contains(measure), "{}", said.err);
-    assert!(!door.path("r").exists(), "nothing was begun");
-}
-
-#[test]
 fn a_run_that_nothing_is_predicted_of_says_what_to_measure_for_that() {
     let Some(door) = door_to_two("name,submit_s,job,steps\na,0,short,5\n") else { return };
     let said = door.exits(0, &format!("run trace.csv --policy fifo {ON_TWO}"));
     let calibrate = "there is no prediction, because the costs of switches are not known; run `profile calibrate short@b8@dp1 \
         --device cpu:0,cpu:1 --catalog catalog.toml --out machine.toml` first";
     assert!(said.err.contains(calibrate), "{}", said.err);
-}
-
-#[test]
-fn ctrl_c_saves_all_jobs_and_the_run_goes_on_without_a_step_lost() {
-    let Some(door) = interrupted(Signal::INT, 130) else { return };
-    let rows = outcomes(&door);
-    assert!(rows.iter().all(|row| row.err == Some(ErrorKind::Interrupted)), "{rows:?}");
-
-    let manifest = run(&door).manifest_path();
-    let text = std::fs::read_to_string(&manifest).expect("the run has a manifest");
-    let ours = concat!("version = \"", env!("CARGO_PKG_VERSION"), "\"");
-    std::fs::write(&manifest, text.replacen(ours, "version = \"0.0.9\"", 1)).expect("it is ours");
-    let said = door.exits(2, "run --resume r --yes");
-    assert!(said.err.contains("it was begun with Tandem 0.0.9, and here is"), "{}", said.err);
-    std::fs::write(&manifest, text).expect("it is ours");
-
-    door.exits(0, "run --resume r --yes");
-    let rows = outcomes(&door);
-    assert!(rows.iter().all(|row| row.status == Status::Ok && row.steps_lost == 0), "{rows:?}");
-    assert_eq!(rows.iter().map(|row| row.steps).sum::<u64>(), 1730);
-    let parts: Vec<Part> = rows::read_appended(&run(&door).parts_path()).expect("parts.csv reads back");
-    let turns = decision::read(&run(&door).decisions_path()).expect("decisions.jsonl reads back");
-    let [first, second] = &parts[..] else { panic!("two schedulers: {parts:?}") };
-    assert_eq!((first.turns, first.at_ns), (0, 0));
-    assert!(turns[second.turns as usize].at_ns.0 >= second.at_ns && second.at_ns > 0);
-    let went_on = |job| {
-        let mut after = turns[second.turns as usize..].iter().flat_map(|turn| &turn.events);
-        after.find_map(|happened| match *happened {
-            ClusterEvent::Settled { job: of, now: Settled::Running, steps } if of == JobId(job) => {
-                Some(steps)
-            }
-            _ => None,
-        })
-    };
-    // One of the two jobs that had begun has reported steps.
-    assert!([0, 1].map(went_on).into_iter().max() > Some(Some(0)), "it went on from where it was saved");
 }
 
 /// A program whose output shows its steps: it is ended after the requested number, or has ended before.
