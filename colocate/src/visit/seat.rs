@@ -118,7 +118,7 @@ impl Launched {
             ended: None,
             granted_at: now,
             ready_by,
-            rests: IdleTracker::of(ranks),
+            rests: IdleTracker::new(ranks),
         }
     }
 

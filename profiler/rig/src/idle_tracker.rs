@@ -7,8 +7,8 @@ use schema::wire::Event;
 pub struct IdleTracker(Vec<Option<u64>>);
 
 impl IdleTracker {
-    /// Of this number of ranks, which are not ready.
-    pub fn of(ranks: usize) -> IdleTracker {
+    /// A tracker of a launch of this number of ranks, none of which is ready.
+    pub fn new(ranks: usize) -> IdleTracker {
         IdleTracker(vec![None; ranks])
     }
 

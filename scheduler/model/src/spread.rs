@@ -18,8 +18,8 @@ impl Throughput for Spread {
             if question.placement.len() < 2 {
                 return None;
             }
-            let found = self.model.predict(&PredictRequest { placement: &[devices], ..*question })?;
-            Some(found.times(self.slowdown))
+            let on_one_node = self.model.predict(&PredictRequest { placement: &[devices], ..*question })?;
+            Some(on_one_node.times(self.slowdown))
         })
     }
 

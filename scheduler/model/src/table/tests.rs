@@ -220,17 +220,17 @@ fn co_runners_are_known_in_whatever_order_and_slow_down_what_the_job_takes_alone
 fn another_model_gives_the_time_alone_where_there_is_no_row_and_the_table_the_slowdown() {
     let (a, b) = (subject("a", "dp1"), subject("b", "dp1"));
     let otherwise = || Some(Prediction { step_ns: 1000.0, step_ns_ci: Some((900.0, 1100.0)) });
-    let of = |question: &PredictRequest<'_>| {
-        table().predict_or(question, otherwise, || None).map(|found| found.step_ns)
+    let step_ns = |request: &PredictRequest<'_>| {
+        table().predict_or(request, otherwise, || None).map(|prediction| prediction.step_ns)
     };
     let unknown = subject("b", "ga2");
     assert_eq!(
-        of(&alone_on(b, &[1], "CPU")),
-        table().predict(&alone_on(b, &[1], "CPU")).map(|found| found.step_ns)
+        step_ns(&alone_on(b, &[1], "CPU")),
+        table().predict(&alone_on(b, &[1], "CPU")).map(|prediction| prediction.step_ns)
     );
-    assert_eq!(of(&alone_on(unknown, &[1], "CPU")), Some(1000.0));
+    assert_eq!(step_ns(&alone_on(unknown, &[1], "CPU")), Some(1000.0));
     let beside = PredictRequest { co_runners: &[a, b], ..alone_on(unknown, &[1], "CPU") };
-    assert_eq!(of(&beside), None, "no row is of it in company");
+    assert_eq!(step_ns(&beside), None, "no row is of it in company");
     // Without the row of `a` alone, its slowdown of 3 beside both is still known.
     let mut table = table();
     table.alone.clear();
@@ -315,9 +315,9 @@ fn neighbours_slow_down_by_what_was_measured_of_two_while_it_is_their_turn() {
         (alone_on(a, &[1], "GPU"), vec![next(b, 1.0)], 1.0),
         (told, vec![next(b, 1.0)], 1.0),
     ] {
-        let found = table().predict(&PredictRequest { neighbours: &neighbours, ..question }).unwrap();
+        let disturbed = table().predict(&PredictRequest { neighbours: &neighbours, ..question }).unwrap();
         let undisturbed = table().predict(&question).unwrap();
-        let ratio = found.step_ns / undisturbed.step_ns;
+        let ratio = disturbed.step_ns / undisturbed.step_ns;
         assert!((ratio - slowdown).abs() < 1e-9, "{question:?} next to {neighbours:?}: {ratio}");
     }
     let disturbed = PredictRequest { neighbours: &[next(b, 1.0)], ..alone };

@@ -148,7 +148,7 @@ impl LaunchState {
             commands: VecDeque::new(),
             answers: 0,
             refused: None,
-            rests: IdleTracker::of(speakers),
+            rests: IdleTracker::new(speakers),
             has_said_last_word: false,
             granted_at: Nanos::ZERO,
             last_step_at: Nanos::ZERO,
