@@ -11,7 +11,7 @@ use scheduler::{
     engine::{self, Engine},
     job::Payload,
     journal::Journal,
-    sim::{Settings, Sim},
+    sim::{self, Settings},
     topology::Topology,
     view::View,
 };
@@ -86,7 +86,7 @@ fn decisions(criterion: &mut Criterion) {
                 group.bench_function(BenchmarkId::new(&name, count), |bencher| {
                     bencher.iter(|| {
                         let mut sim =
-                            Sim::new(&topology, &jobs, Box::new(Typed), &costs, Settings::default())
+                            sim::cluster(&topology, &jobs, Box::new(Typed), &costs, Settings::default())
                                 .expect("all is known");
                         let mut engine = Engine::new(&topology, &jobs, Typed, engine::Settings::default());
                         engine::run(&mut engine, &mut sim, &mut *built(&name), &mut First).unwrap_err()

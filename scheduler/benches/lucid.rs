@@ -20,7 +20,7 @@ use scheduler::{
     job::{JobRequest, Payload},
     journal::Unrecorded,
     policy::{Decision, Policy},
-    sim::{self, Sim},
+    sim,
     topology::Topology,
     view::{PolicyContext, View},
 };
@@ -142,7 +142,7 @@ fn decisions(criterion: &mut Criterion) {
             };
             let settings = sim::Settings::default();
             let mut sim =
-                Sim::new(&topology, &jobs, Box::new(BesideAll), &costs, settings).expect("all is known");
+                sim::cluster(&topology, &jobs, Box::new(BesideAll), &costs, settings).expect("all is known");
             let mut engine = Engine::new(&topology, &jobs, Beside, Settings::default()).knowing(known);
             let mut policy = Later { policy: built("lucid:sharing=on"), times: &times };
             let ended = engine::run(&mut engine, &mut sim, &mut policy, &mut Unrecorded);
@@ -178,8 +178,8 @@ fn simulations(criterion: &mut Criterion) {
                     ..PolicyContext::default()
                 };
                 let settings = sim::Settings::default();
-                let mut sim =
-                    Sim::new(&topology, &jobs, Box::new(BesideAll), &costs, settings).expect("all is known");
+                let mut sim = sim::cluster(&topology, &jobs, Box::new(BesideAll), &costs, settings)
+                    .expect("all is known");
                 let mut engine = Engine::new(&topology, &jobs, Beside, Settings::default()).knowing(known);
                 engine::run(&mut engine, &mut sim, &mut *built(name), &mut Unrecorded)
                     .expect("every job ends")

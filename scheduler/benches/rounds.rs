@@ -20,7 +20,7 @@ use scheduler::{
     journal::Unrecorded,
     legal_plans::LegalPlans,
     policy::{Decision, Policy},
-    sim::{self, Sim},
+    sim,
     topology::Topology,
     view::{PolicyContext, View},
 };
@@ -89,8 +89,8 @@ fn rounds(criterion: &mut Criterion) {
                 let known =
                     PolicyContext { costs: Some(&costs), plans: Some(&plans), history: &[], classes: None };
                 let settings = sim::Settings::default();
-                let mut sim =
-                    Sim::new(&topology, &jobs, Box::new(ByBatch), &costs, settings).expect("all is known");
+                let mut sim = sim::cluster(&topology, &jobs, Box::new(ByBatch), &costs, settings)
+                    .expect("all is known");
                 let mut engine = Engine::new(&topology, &jobs, ByBatch, Settings::default()).knowing(known);
                 let mut policy = Timed { policy: built(name), spent: &spent };
                 engine::run(&mut engine, &mut sim, &mut policy, &mut Unrecorded).expect("every job ends")
@@ -192,7 +192,7 @@ fn rubick(criterion: &mut Criterion) {
                 PolicyContext { costs: Some(&costs), plans: Some(&plans), history: &[], classes: None };
             let settings = sim::Settings::default();
             let mut sim =
-                Sim::new(&topology, &jobs, Box::new(ByPlan), &costs, settings).expect("all is known");
+                sim::cluster(&topology, &jobs, Box::new(ByPlan), &costs, settings).expect("all is known");
             let mut engine = Engine::new(&topology, &jobs, ByPlan, Settings::default()).knowing(known);
             let mut policy = AtArrivals { policy: built("rubick"), times: &times };
             let ended = engine::run(&mut engine, &mut sim, &mut policy, &mut Unrecorded);

@@ -1,4 +1,4 @@
-//! The interface between the engine and a cluster: the engine passes actions to it and receives events from it. `Sim`, `Testbed`
+//! The interface between the engine and a cluster: the engine passes actions to it and receives events from it. `LaunchCluster`
 //! and `Replay` implement it. The engine and the policies do not know which of them is used.
 
 pub use schema::decision::{Action, ClusterEvent, DeviceId, JobId, Settled, Share};

@@ -60,18 +60,18 @@ impl ProgressModel for Hindsight {
         }
     }
 
-    fn leaves_at(&mut self, job: JobId, to: Settled, nth: u32) -> Option<u64> {
-        self.switched(job, to, nth).map(|(_, steps)| steps)
+    fn leaves_at(&mut self, job: JobId, launch: u32, to: Settled, nth: u32) -> Option<u64> {
+        self.switched(job, launch, to, nth).map(|(_, steps)| steps)
     }
 
-    fn switch(&mut self, job: JobId, to: Settled, nth: u32) -> Option<Nanos> {
-        self.switched(job, to, nth).map(|(took, _)| took)
+    fn switch(&mut self, job: JobId, launch: u32, to: Settled, nth: u32) -> Option<Nanos> {
+        self.switched(job, launch, to, nth).map(|(took, _)| took)
     }
 }
 
 impl Hindsight {
-    fn switched(&self, job: JobId, to: Settled, nth: u32) -> Option<(Nanos, u64)> {
-        let switches = &self.0.job(job)?.switches;
+    fn switched(&self, job: JobId, launch: u32, to: Settled, nth: u32) -> Option<(Nanos, u64)> {
+        let switches = &self.0.job(job)?.launches.get(launch as usize)?.switches;
         switches.iter().filter(|switch| switch.to == to).nth(nth as usize)?.ended
     }
 }

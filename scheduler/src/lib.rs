@@ -1,7 +1,7 @@
 //! Schedules training jobs. One engine runs the same policies on the devices of this machine and on a simulated cluster.
 //!
-//! Start reading at [`cluster`], the interface between the engine and a cluster; [`view`], the input of a policy; and [`engine`],
-//! the main loop.
+//! Start reading at [`cluster`], the interface between the engine and a cluster; [`view`], the input of a policy; [`engine`], the main
+//! loop; and [`launch`], the cluster whose jobs are launched as processes or simulated.
 
 pub mod best_plan;
 pub mod cluster;
@@ -12,6 +12,7 @@ pub mod history;
 pub mod inputs;
 pub mod job;
 pub mod journal;
+pub mod launch;
 pub mod legal_plans;
 pub mod live;
 pub mod measured;
@@ -19,12 +20,10 @@ pub mod models;
 pub mod occupancy;
 pub mod online;
 pub mod parts;
-pub mod pending_releases;
 pub mod policy;
 pub mod rank_memory;
 pub mod recorded;
 pub mod replay;
-pub mod reported;
 pub mod sim;
 pub mod sources;
 pub mod testbed;

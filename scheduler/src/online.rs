@@ -52,12 +52,12 @@ use crate::{
     engine::Engine,
     job::{Ending, Phase, State},
     journal::Decisions,
+    launch::ResumePoint,
     live::Live,
     policy::{self, Timed},
     recorded::Recorded,
     replay::replay,
     testbed::{
-        ResumePoint,
         checkpoints::Checkpoints,
         fast_forward::FastForward,
         process::{ProcessLauncher, TestbedSetup},

@@ -8,7 +8,7 @@ use schema::{
     units::Nanos,
 };
 
-use crate::pending_releases::PendingReleases;
+use crate::launch::pending_releases::PendingReleases;
 
 /// What a journal says of the launches of each job.
 #[derive(Clone, Debug, Default)]
@@ -21,11 +21,10 @@ pub struct Recorded {
     pub failures: u32,
 }
 
-/// The launches of a job, and its switches in the order in which they were ordered.
+/// The launches of a job.
 #[derive(Clone, Debug, Default)]
 pub struct RecordedJob {
     pub launches: Vec<RecordedLaunch>,
-    pub switches: Vec<RecordedSwitch>,
 }
 
 /// A launch, and its steps by the time for which it has trained.
@@ -36,6 +35,8 @@ pub struct RecordedLaunch {
     pub cpus: Option<u16>,
     /// Time in nanoseconds and steps, both ascending.
     pub points: Vec<(f64, f64)>,
+    /// Its switches in the order in which they were ordered.
+    pub switches: Vec<RecordedSwitch>,
     trained: Nanos,
     /// The start of the training that is not yet in `trained`. `None` if the launch does not train.
     trains_since: Option<Nanos>,
@@ -97,11 +98,10 @@ impl Recorded {
     fn happened(&mut self, at: Nanos, happened: &ClusterEvent) {
         match happened {
             ClusterEvent::Settled { job, now, steps } => {
-                let of = self.jobs.entry(*job).or_default();
-                if let Some(switch) = of.switches.last_mut() {
-                    switch.ended = Some((at - switch.began, *steps));
-                }
-                if let Some(launch) = of.launches.last_mut() {
+                if let Some(launch) = self.launch(*job) {
+                    if let Some(switch) = launch.switches.last_mut() {
+                        switch.ended = Some((at - switch.began, *steps));
+                    }
                     launch.trains_since = (*now == Settled::Running).then_some(at);
                     launch.reach(*steps);
                 }
@@ -151,6 +151,7 @@ impl Recorded {
                     plan,
                     cpus,
                     points: Vec::new(),
+                    switches: Vec::new(),
                     trained: Nanos::ZERO,
                     trains_since: None,
                     reported: None,
@@ -163,7 +164,7 @@ impl Recorded {
             Action::Pause { .. } => Settled::Paused,
             Action::Stop { .. } => Settled::Stopped,
             // A job without a launch has nothing to stop, and one that is stopping goes on with it.
-            Action::End { .. } => match self.jobs.get(&job).and_then(|of| of.switches.last()) {
+            Action::End { .. } => match self.launch(job).and_then(|launch| launch.switches.last()) {
                 Some(RecordedSwitch { to: Settled::Running | Settled::Paused, .. }) => Settled::Stopped,
                 _ => return,
             },
@@ -178,9 +179,8 @@ impl Recorded {
         if to != Settled::Running {
             self.company_changed(job);
         }
-        let of = self.jobs.entry(job).or_default();
-        of.switches.push(RecordedSwitch { to, began: at, ended: None });
-        let Some(launch) = of.launches.last_mut() else { return };
+        let Some(launch) = self.jobs.get_mut(&job).and_then(|of| of.launches.last_mut()) else { return };
+        launch.switches.push(RecordedSwitch { to, began: at, ended: None });
         if to == Settled::Running {
             self.releases.wait(job, &launch.devices);
         } else {
@@ -237,7 +237,7 @@ impl Recorded {
     /// A job has left its devices. Jobs that waited for it alone begin.
     fn left(&mut self, job: JobId, at: Nanos) {
         for id in self.releases.left(job) {
-            if let Some(switch) = self.jobs.get_mut(&id).and_then(|of| of.switches.last_mut()) {
+            if let Some(switch) = self.launch(id).and_then(|launch| launch.switches.last_mut()) {
                 switch.began = at;
             }
         }
@@ -245,13 +245,11 @@ impl Recorded {
 
     /// A job that was ordered to leave had its last step among those granted before, and finished. It trained up to its end.
     fn finished_instead(&mut self, job: JobId, at: Nanos, steps: u64) {
-        let Some(of) = self.jobs.get_mut(&job) else { return };
+        let Some(launch) = self.launch(job) else { return };
         let leaves = |switch: &&mut RecordedSwitch| switch.to != Settled::Running && switch.ended.is_none();
-        if let Some(switch) = of.switches.last_mut().filter(leaves) {
+        if let Some(switch) = launch.switches.last_mut().filter(leaves) {
             switch.ended = Some((at - switch.began, steps));
-            if let Some(launch) = of.launches.last_mut() {
-                launch.trains_since = Some(switch.began);
-            }
+            launch.trains_since = Some(switch.began);
         }
     }
 
@@ -320,7 +318,8 @@ mod tests {
             (25, vec![ClusterEvent::Finished { job: first, steps: 9 }], vec![]),
             (31, vec![runs(second)], vec![]),
         ]);
-        let ended = |job: JobId, nth: usize| recorded.job(job).and_then(|job| job.switches[nth].ended);
+        let ended =
+            |job: JobId, nth: usize| recorded.job(job).and_then(|job| job.launches[0].switches[nth].ended);
         assert_eq!([ended(first, 0), ended(second, 0)], [Some((Nanos(10), 0)), Some((Nanos(6), 0))]);
         assert_eq!(ended(first, 1), Some((Nanos(5), 9)), "it left with its last step");
         let points = &recorded.job(first).expect("it ran").launches[0].points;

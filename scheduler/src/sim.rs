@@ -1,4 +1,4 @@
-//! A simulated cluster. Its time jumps from event to event, and the step times of its jobs come from a model.
+//! Simulated launches. Their time jumps from event to event, and their step times come from a model.
 //!
 //! Its limits: the step times are exactly those of the model unless another [`ProgressModel`] is given, devices of a node do not fail
 //! together, and a job that starts or leaves does not slow other jobs down. A throttled job slows the jobs on other devices of its
@@ -21,8 +21,7 @@ use model::{
     switch_costs::{Cost, SwitchCosts},
 };
 use schema::{
-    decision::{ClusterEvent, DeviceId},
-    plan::Plan,
+    decision::{ClusterEvent, DeviceId, JobId, Share},
     rows::ErrorKind,
     sharing::Sharing,
     suspension::Suspension,
@@ -33,12 +32,15 @@ pub use self::course::{Exact, ProgressModel, Stretch};
 pub use self::drift::Drifting;
 use self::{
     events::{Event, Queue},
-    state::{LaunchPhase, Launches, SimulatedLaunch},
+    state::{LaunchPhase, Launches},
 };
 use crate::{
-    cluster::{Action, ActionError, Cluster, ClusterError, JobId},
+    cluster::ClusterError,
     job::{JobRequest, Payload},
-    pending_releases::PendingReleases,
+    launch::{
+        LaunchCluster, ResumePoint,
+        launcher::{LaunchId, Launcher, StartRequest, Staying},
+    },
     topology::Topology,
 };
 
@@ -111,8 +113,8 @@ impl Settings {
     }
 }
 
-/// A cluster with virtual time and virtual devices.
-pub struct Sim<'a> {
+/// Simulated launches on virtual devices in virtual time. A launch has the number of its job.
+pub struct SimulatedLauncher<'a> {
     topology: &'a Topology,
     asked: &'a [JobRequest],
     /// The model that gives the step times of jobs. The policy may have a different one.
@@ -122,42 +124,55 @@ pub struct Sim<'a> {
     settings: Settings,
     now: Nanos,
     queue: Queue,
-    /// The number of jobs that have arrived. Arrivals are not in the queue, because they are in order already.
-    arrived: usize,
     launches: Launches,
     devices: Vec<Slot>,
     /// The names of jobs that are commands.
     names: BTreeMap<JobId, String>,
-    releases: PendingReleases,
 }
+
+pub type SimulatedCluster<'a> = LaunchCluster<SimulatedLauncher<'a>>;
 
 /// A device and the jobs on it.
 #[derive(Clone, Debug, Default)]
 struct Slot {
-    /// The jobs that were placed here, from the action that starts them on.
+    /// The jobs that have a launch here.
     has: Vec<JobId>,
     /// The jobs that train here.
     trains: Vec<JobId>,
-    is_down: bool,
     /// The number of failures of the device.
     faults: u32,
 }
 
-impl<'a> Sim<'a> {
-    /// Creates a cluster at the start of a run. Jobs are in order of arrival, as for [`crate::engine::Engine::new`].
+/// A simulated cluster at the start of a run, whose jobs get on exactly as the model says. Jobs are in order of arrival, as for
+/// [`crate::engine::Engine::new`].
+///
+/// # Errors
+/// Fails if the number of steps of a job or the cost of its start is not known, and if a setting is invalid.
+pub fn cluster<'a>(
+    topology: &'a Topology,
+    asked: &'a [JobRequest],
+    truth: Box<dyn Throughput + 'a>,
+    costs: &'a dyn SwitchCosts,
+    settings: Settings,
+) -> anyhow::Result<SimulatedCluster<'a>> {
+    Ok(SimulatedLauncher::new(topology, asked, truth, costs, settings)?.into_cluster())
+}
+
+impl<'a> SimulatedLauncher<'a> {
+    /// See [`cluster`].
     ///
     /// # Errors
-    /// Fails if the number of steps of a job or the cost of its start is not known, and if a setting is invalid.
+    /// As [`cluster`].
     pub fn new(
         topology: &'a Topology,
         asked: &'a [JobRequest],
         truth: Box<dyn Throughput + 'a>,
         costs: &'a dyn SwitchCosts,
         settings: Settings,
-    ) -> anyhow::Result<Sim<'a>> {
+    ) -> anyhow::Result<SimulatedLauncher<'a>> {
         let is_command = |asked: &&JobRequest| matches!(asked.what, Payload::Command(_));
         let commands = asked.iter().filter(is_command);
-        let mut sim = Sim {
+        let mut launcher = SimulatedLauncher {
             topology,
             asked,
             truth,
@@ -166,24 +181,28 @@ impl<'a> Sim<'a> {
             settings,
             now: Nanos::ZERO,
             queue: Queue::default(),
-            arrived: 0,
             launches: Launches::new(asked.len()),
             devices: vec![Slot::default(); topology.devices() as usize],
             names: commands.map(|asked| (asked.id, asked.what.workload().into_owned())).collect(),
-            releases: PendingReleases::default(),
         };
-        sim.check()?;
-        sim.plan_faults();
-        Ok(sim)
+        launcher.check_trace()?;
+        launcher.plan_faults();
+        Ok(launcher)
     }
 
     /// Lets jobs get on along this course instead of exactly as the model says.
-    pub fn on_course(mut self, course: Box<dyn ProgressModel + 'a>) -> Sim<'a> {
+    pub fn on_course(mut self, course: Box<dyn ProgressModel + 'a>) -> SimulatedLauncher<'a> {
         self.course = course;
         self
     }
 
-    fn check(&self) -> anyhow::Result<()> {
+    /// The cluster of the jobs at the start of a run.
+    pub fn into_cluster(self) -> SimulatedCluster<'a> {
+        let (asked, progress_every) = (self.asked, self.settings.progress_every);
+        LaunchCluster::new(self, asked, progress_every, ResumePoint::default())
+    }
+
+    fn check_trace(&self) -> anyhow::Result<()> {
         self.settings.check()?;
         for (asked, number) in self.asked.iter().zip(0..) {
             let name = &asked.name;
@@ -195,12 +214,21 @@ impl<'a> Sim<'a> {
             let before = self.asked[..number as usize].last();
             let in_order = before.is_none_or(|before| before.arrival <= asked.arrival);
             ensure!(in_order, "job '{name}': it arrives before the previous job of the trace");
+            check_end(asked.arrival)?;
             if asked.steps.is_none() {
                 bail!(
                     "job '{name}': its length is not known; add columns 'steps' and 'step_ns' to its trace"
                 );
             }
-            let subject = self.subject(asked.id, asked.plan);
+            let first = StartRequest {
+                job: asked.id,
+                number: 0,
+                devices: Vec::new(),
+                cpus: None,
+                plan: asked.plan,
+                share: Share::FULL,
+            };
+            let subject = self.subject(&first);
             for cost in [Cost::Start, Cost::Restart] {
                 if self.costs.cost(&subject, asked.devices, cost, &mut || 0.0).is_none() {
                     bail!(
@@ -214,15 +242,15 @@ impl<'a> Sim<'a> {
         Ok(())
     }
 
-    /// The subject of a question to the model about a job under this plan.
-    fn subject(&self, id: JobId, plan: Option<Plan>) -> JobKey<'_> {
-        let asked = &self.asked[id.0 as usize];
+    /// The subject of a question to the model about a job that was started so.
+    fn subject(&self, start: &StartRequest) -> JobKey<'_> {
+        let asked = &self.asked[start.job.0 as usize];
         let workload = match &asked.what {
             Payload::Training { workload, .. } => workload,
-            Payload::Command(_) => &self.names[&id],
+            Payload::Command(_) => &self.names[&start.job],
         };
-        let device = self.launches[id].devices.first().copied().unwrap_or(DeviceId(0));
-        asked.subject(workload, plan, self.topology, self.topology.type_of(device))
+        let device = start.devices.first().copied().unwrap_or(DeviceId(0));
+        asked.subject(workload, start.plan, self.topology, self.topology.type_of(device))
     }
 
     /// The time after a duration from now.
@@ -230,108 +258,138 @@ impl<'a> Sim<'a> {
         self.now + time.min(LONGEST)
     }
 
-    fn launch(&mut self, id: JobId) -> &mut SimulatedLaunch {
-        &mut self.launches[id]
-    }
-
     /// Whether the launch of the job still has the number under which an event was planned. Otherwise the event is obsolete.
     fn has(&self, id: JobId, number: u32) -> bool {
-        self.launches[id].number == number
+        self.launches.get(id).is_some_and(|launch| launch.number == number)
+    }
+
+    /// Whether the launch of the job still trains, or rests, as it did when an event was planned.
+    fn has_stint(&self, id: JobId, stint: u32) -> bool {
+        self.launches.get(id).is_some_and(|launch| launch.stint == stint)
     }
 
     /// Whether this launch of the job has not ended. Its number changes when a job beside it fails.
-    fn is_there(&self, id: JobId, launches: u32) -> bool {
-        let launch = &self.launches[id];
-        launch.launches == launches && launch.phase != LaunchPhase::Away
+    fn is_there(&self, id: JobId, start: u32) -> bool {
+        let is_it = |launch: &&state::SimulatedLaunch| {
+            launch.start.number == start && launch.phase != LaunchPhase::Away
+        };
+        self.launches.get(id).is_some_and(|launch| is_it(&launch))
     }
 
-    /// Jumps to the next event that the engine receives. Returns `None` if no event comes up to `until`.
+    /// Jumps to the next event that the cluster receives. Returns `None` if no event comes up to `until`.
     fn next_event(&mut self, until: Option<Nanos>) -> anyhow::Result<Option<ClusterEvent>> {
-        loop {
-            let arrives =
-                |asked: &JobRequest| (asked.arrival, ClusterEvent::Arrived { job: asked.id }.rank());
-            let arrival = self.asked.get(self.arrived).map(arrives);
-            let first = [arrival, self.queue.first()].into_iter().flatten().min();
-            let Some((at, _)) = first.filter(|(at, _)| until.is_none_or(|until| *at <= until)) else {
-                return Ok(None);
-            };
-            ensure!(
-                at < LONGEST,
-                "jobs have not ended after 100 simulated years; check their arrivals, steps and step times"
-            );
+        while let Some(at) = self.queue.first_at().filter(|at| until.is_none_or(|until| *at <= until)) {
+            check_end(at)?;
             self.now = self.now.max(at);
-            if first == arrival {
-                self.arrived += 1;
-                return Ok(Some(ClusterEvent::Arrived { job: self.asked[self.arrived - 1].id }));
-            }
             if let Some((_, event)) = self.queue.pop()
                 && let Some(happened) = self.meet(event)?
             {
                 return Ok(Some(happened));
             }
         }
+        if let Some(until) = until {
+            self.now = self.now.max(until);
+        }
+        Ok(None)
     }
 
-    /// Carries out a planned event. Returns `None` if the event is obsolete or is not reported to the engine.
+    /// Carries out a planned event. Returns `None` if the event is obsolete or is not reported to the cluster.
     fn meet(&mut self, event: Event) -> anyhow::Result<Option<ClusterEvent>> {
-        if let Some(progress) = self.unknown_loss(event) {
-            return Ok(Some(progress));
-        }
         match event {
             Event::Finish(id, number) if self.has(id, number) => self.finish(id).map(Some),
-            Event::Lose(id, launches) if self.is_there(id, launches) => {
+            Event::Lose(id, start) if self.is_there(id, start) => {
                 self.fail(id, ErrorKind::DeviceLost, "a device that it ran on was lost").map(Some)
             }
             Event::Boundary(id, number) if self.has(id, number) => self.reach_boundary(id).map(|()| None),
             Event::Settle(id, number, to) if self.has(id, number) => self.settle(id, to).map(Some),
-            Event::Crash(id, stint) if self.launches[id].stint == stint => {
+            Event::Crash(id, stint) if self.has_stint(id, stint) => {
                 self.fail(id, ErrorKind::Crashed, "it was drawn to crash").map(Some)
             }
-            // A job that was stopped reports no more progress, though it trains for a while.
-            Event::Tell(id, stint)
-                if self.launches[id].stint == stint && self.launches[id].phase == LaunchPhase::Training =>
-            {
-                Ok(Some(self.tell(id)))
-            }
-            Event::Break(device) => Ok(self.break_down(device)),
-            Event::Lost(device) => Ok(self.lose(device)),
+            Event::Break(device) => Ok(Some(self.break_down(device))),
             Event::Back(device) => Ok(Some(self.come_back(device))),
             Event::Finish(..)
             | Event::Lose(..)
             | Event::Boundary(..)
             | Event::Settle(..)
-            | Event::Crash(..)
-            | Event::Tell(..) => Ok(None),
+            | Event::Crash(..) => Ok(None),
         }
     }
 }
 
-impl Cluster for Sim<'_> {
+/// A simulation ends after [`LONGEST`].
+fn check_end(at: Nanos) -> anyhow::Result<()> {
+    ensure!(
+        at < LONGEST,
+        "jobs have not ended after 100 simulated years; check their arrivals, steps and step times"
+    );
+    Ok(())
+}
+
+/// The job of a launch.
+fn job(launch: LaunchId) -> JobId {
+    JobId(launch.0)
+}
+
+/// The reason of an error, in one line.
+fn why(error: anyhow::Error) -> String {
+    format!("{error:#}")
+}
+
+impl Launcher for SimulatedLauncher<'_> {
     fn now(&self) -> Nanos {
         self.now
     }
 
-    fn apply(&mut self, action: &Action) -> Result<(), ActionError> {
-        let done = match action {
-            Action::Start { job, devices, cpus, plan } => self.start(*job, devices, *cpus, *plan),
-            Action::Pause { job } => self.pause(*job),
-            Action::Resume { job } => self.resume(*job),
-            Action::Stop { job, checkpoint } => self.stop(*job, *checkpoint),
-            Action::End { job } => self.end(*job),
-            Action::Throttle { job, share } => self.throttle(*job, *share),
-        };
-        done.map_err(|error| ActionError { action: action.clone(), why: format!("{error:#}") })
+    fn check(&mut self, start: &StartRequest) -> Result<(), String> {
+        self.check_costs(start, &[Cost::Start, Cost::Restart]).map_err(why)
     }
 
-    fn next(&mut self, deadline: Option<Nanos>) -> Result<Vec<ClusterEvent>, ClusterError> {
-        let Some(first) = self.next_event(deadline)? else {
-            self.now = self.now.max(deadline.ok_or(ClusterError::Nothing)?);
-            return Ok(vec![ClusterEvent::Deadline]);
-        };
-        let mut events = vec![first];
-        while let Some(happened) = self.next_event(Some(self.now))? {
-            events.push(happened);
-        }
-        Ok(events)
+    fn check_company(&self, start: &StartRequest, staying: &Staying<'_>) -> Result<(), String> {
+        self.knows_company(start, staying).map_err(why)
+    }
+
+    fn start(&mut self, start: &StartRequest) -> Result<LaunchId, String> {
+        self.begin(start).map_err(why)?;
+        Ok(LaunchId(start.job.0))
+    }
+
+    fn pause(&mut self, launch: LaunchId) -> Result<(), String> {
+        self.suspend(job(launch)).map_err(why)
+    }
+
+    fn resume(&mut self, launch: LaunchId) {
+        self.train_on(job(launch));
+    }
+
+    fn stop(&mut self, launch: LaunchId, checkpoint: bool) -> Result<(), String> {
+        self.end(job(launch), checkpoint).map_err(why)
+    }
+
+    fn throttle(&mut self, launch: LaunchId, share: Share) -> Result<(), String> {
+        self.change_share(job(launch), share).map_err(why)
+    }
+
+    fn steps(&mut self, launch: LaunchId) -> u64 {
+        self.done(job(launch))
+    }
+
+    fn take_loss(&mut self, launch: LaunchId) -> Option<f64> {
+        let steps = self.done(job(launch));
+        let before = std::mem::replace(&mut self.launches[job(launch)].losses_until, steps);
+        self.asked[launch.0 as usize].loss_curve?.mean(before, steps)
+    }
+
+    fn saved_steps(&self, job: JobId) -> u64 {
+        self.launches.get(job).and_then(|launch| launch.saved).unwrap_or(0)
+    }
+
+    fn next(&mut self, deadline: Option<Nanos>) -> Result<Option<ClusterEvent>, ClusterError> {
+        Ok(self.next_event(deadline)?)
+    }
+
+    fn forget(&mut self, _launch: LaunchId) {}
+
+    fn discard(&mut self, job: JobId) {
+        self.launches.forget(job);
     }
 }

@@ -39,8 +39,7 @@ use crate::{
     journal::{Decisions, FirstRefusal, Journal, Unrecorded},
     models::ModelFiles,
     online::{self, Draws, InputFiles, RunInputs, Simulated},
-    policy,
-    sim::{self, Sim},
+    policy, sim,
     sources::{Source, Sources},
 };
 
@@ -153,7 +152,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     inputs.doubts().into_iter().chain(inputs.unsteady_tables()).for_each(output::note);
     // The trace is checked before the directory is made.
     let truth = Box::new(&*inputs.models.truth);
-    let sim = Sim::new(&inputs.topology, &inputs.asked, truth, costs, sim::Settings::default());
+    let sim = sim::cluster(&inputs.topology, &inputs.asked, truth, costs, sim::Settings::default());
     drop(sim.with_context(|| inputs.files())?);
     let mut all = Vec::new();
     let mut exit = Exit::Ok;

@@ -20,7 +20,7 @@ use crate::{
     engine::Engine,
     journal::{FirstRefusal, Journal, Unrecorded},
     policy::{self, Timed},
-    sim::{self, Exact, Faults, ProgressModel, Sim},
+    sim::{self, Exact, Faults, ProgressModel, SimulatedLauncher},
 };
 
 /// The predictions of a run, and its draws if there are any.
@@ -136,11 +136,11 @@ pub(super) fn simulate_with<'a>(
     let scheduling = scheduling(&inputs.manifest)?;
     let settings = settings(scheduling, chance.seed);
     let truth = Box::new(chance.truth);
-    let sim = Sim::new(&inputs.topology, &inputs.asked, truth, costs, settings);
-    let mut sim = sim.with_context(|| inputs.files())?.on_course(chance.course);
+    let launcher = SimulatedLauncher::new(&inputs.topology, &inputs.asked, truth, costs, settings);
+    let launcher = launcher.with_context(|| inputs.files())?.on_course(chance.course);
     let mut policy = Timed::new(policy::build(&scheduling.policy, consent)?);
     let mut engine = inputs.engine();
-    let ended = engine.run(&mut sim, &mut policy, journal).map_err(|error| match error {
+    let ended = engine.run(&mut launcher.into_cluster(), &mut policy, journal).map_err(|error| match error {
         ClusterError::Other(error) => ClusterError::Other(error.context(inputs.files())),
         error => error,
     });

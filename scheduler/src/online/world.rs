@@ -7,8 +7,8 @@ use crate::{
     engine::Engine,
     job::JobRequest,
     journal::Journal,
+    launch::{LaunchCluster, ResumePoint, launcher::Launcher},
     policy::Policy,
-    testbed::{ResumePoint, Testbed, launcher::Launcher},
 };
 
 /// What a run on a testbed needs beside a launcher.
@@ -24,7 +24,7 @@ pub(super) struct World<'a, 'b> {
 impl World<'_, '_> {
     /// Runs until every job has ended, or the run cannot go on. Returns the launcher with the launches that are left.
     pub(super) fn run<L: Launcher>(self, launcher: L) -> (L, Result<(), ClusterError>) {
-        let mut testbed = Testbed::new(launcher, self.asked, self.progress_every, self.resume);
+        let mut testbed = LaunchCluster::new(launcher, self.asked, self.progress_every, self.resume);
         let ended = self.engine.run(&mut testbed, self.policy, self.journal);
         if ended.is_ok() {
             testbed.all_is_written();

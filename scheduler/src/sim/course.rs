@@ -28,14 +28,14 @@ pub trait ProgressModel {
     /// The time at which a job has done a number of steps, if the stretch lasts as long.
     fn time_of(&mut self, job: JobId, of: &Stretch, steps: f64) -> Nanos;
 
-    /// The steps after which a job leaves its devices, when it is ordered to for the `nth` time, counted from 0. `None` if that
-    /// follows from the time for which it works on.
-    fn leaves_at(&mut self, _job: JobId, _to: Settled, _nth: u32) -> Option<u64> {
+    /// The steps after which a launch of a job leaves its devices, when it is ordered to for the `nth` time. Launches and orders count
+    /// from 0. `None` if that follows from the time for which it works on.
+    fn leaves_at(&mut self, _job: JobId, _launch: u32, _to: Settled, _nth: u32) -> Option<u64> {
         None
     }
 
-    /// The duration of the `nth` switch of a job to this state. `None` if that follows from the costs of switches.
-    fn switch(&mut self, _job: JobId, _to: Settled, _nth: u32) -> Option<Nanos> {
+    /// The duration of the `nth` switch of a launch to this state. `None` if that follows from the costs of switches.
+    fn switch(&mut self, _job: JobId, _launch: u32, _to: Settled, _nth: u32) -> Option<Nanos> {
         None
     }
 }

@@ -6,41 +6,29 @@ use schema::{
 };
 
 use super::{
-    Sim,
+    SimulatedLauncher,
     chance::{Draw, exponential, numbers},
     events::Event,
 };
 
-impl Sim<'_> {
+impl SimulatedLauncher<'_> {
     pub(super) fn plan_faults(&mut self) {
         for device in (0..self.topology.devices()).map(DeviceId) {
             self.plan_to_break(device);
         }
     }
 
-    /// A device is down from now on. The launches that have it fail first, and then its loss is reported.
-    pub(super) fn break_down(&mut self, device: DeviceId) -> Option<ClusterEvent> {
-        self.devices[device.0 as usize].is_down = true;
-        self.lose(device)
-    }
-
-    /// Reports the loss as soon as no job has the device.
-    pub(super) fn lose(&mut self, device: DeviceId) -> Option<ClusterEvent> {
-        let has = self.devices[device.0 as usize].has.clone();
-        if has.is_empty() {
-            let down = self.draw(device, self.settings.faults.device_repair_ns);
-            self.queue.plan(self.after(down), Event::Back(device));
-            return Some(ClusterEvent::DeviceLost { device });
+    /// A device is lost. The launches that have it fail at the same time.
+    pub(super) fn break_down(&mut self, device: DeviceId) -> ClusterEvent {
+        for job in &self.devices[device.0 as usize].has {
+            self.queue.plan(self.now, Event::Lose(*job, self.launches[*job].start.number));
         }
-        for job in has {
-            self.queue.plan(self.now, Event::Lose(job, self.launches[job].launches));
-        }
-        self.queue.plan(self.now, Event::Lost(device));
-        None
+        let down = self.draw(device, self.settings.faults.device_repair_ns);
+        self.queue.plan(self.after(down), Event::Back(device));
+        ClusterEvent::DeviceLost { device }
     }
 
     pub(super) fn come_back(&mut self, device: DeviceId) -> ClusterEvent {
-        self.devices[device.0 as usize].is_down = false;
         self.plan_to_break(device);
         ClusterEvent::DeviceBack { device }
     }

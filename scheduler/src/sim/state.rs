@@ -3,13 +3,12 @@
 use std::ops::{Index, IndexMut};
 
 use schema::{
-    decision::{DeviceId, JobId, Settled, Share},
-    plan::Plan,
+    decision::{JobId, Settled},
     units::Nanos,
 };
 
 use super::course::Stretch;
-use crate::reported::ReportedSteps;
+use crate::launch::launcher::StartRequest;
 
 /// Steps are counted in numbers with a fraction, whose sums are this exact.
 const ROUNDING: f64 = 1e-6;
@@ -24,43 +23,33 @@ pub(super) fn boundary(steps: f64) -> u64 {
     (steps - ROUNDING).ceil() as u64
 }
 
-/// A job as the simulation sees it: its launch, and what stays of it when that has ended.
-#[derive(Clone, Debug, Default)]
+/// The present or last launch of a job, and what stays of the job between launches.
+#[derive(Clone, Debug)]
 pub(super) struct SimulatedLaunch {
+    pub(super) start: StartRequest,
     pub(super) phase: LaunchPhase,
     /// Counts what it was about to do: whatever was planned under another number does not happen.
     pub(super) number: u32,
     /// Counts the times that it began or ceased to train.
     pub(super) stint: u32,
-    pub(super) devices: Vec<DeviceId>,
-    pub(super) plan: Option<Plan>,
-    pub(super) cpus: Option<u16>,
     pub(super) stretch: Stretch,
-    /// The share of the time for which it may run.
-    pub(super) share: Share,
     /// Times as long as the model says, by chance.
     pub(super) speed: f64,
-    /// When its launch began to run. `None` until then.
+    /// When it began to run. `None` until then.
     pub(super) began: Option<Nanos>,
     /// Steps that its last checkpoint holds, where it has one.
     pub(super) saved: Option<u64>,
-    pub(super) reported: ReportedSteps,
     /// Its steps up to which losses were reported.
     pub(super) losses_until: u64,
-    pub(super) launches: u32,
+    /// The number of switches whose durations were drawn.
     pub(super) switches: u32,
-    /// The number of switches to each state that were ordered.
+    /// The number of switches of this launch to each state that were ordered.
     pub(super) ordered: [u32; 3],
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum LaunchPhase {
-    #[default]
     Away,
-    /// Waits for jobs that are leaving its devices, before it starts or resumes.
-    Waiting {
-        takes: Nanos,
-    },
     Switching {
         to: Settled,
         checkpoint: bool,
@@ -76,27 +65,69 @@ pub(super) enum LaunchPhase {
 }
 
 impl SimulatedLaunch {
+    fn first(start: &StartRequest) -> SimulatedLaunch {
+        SimulatedLaunch {
+            start: start.clone(),
+            phase: LaunchPhase::Away,
+            number: 0,
+            stint: 0,
+            stretch: Stretch { launch: start.number, ..Stretch::default() },
+            speed: 1.0,
+            began: None,
+            saved: None,
+            losses_until: 0,
+            switches: 0,
+            ordered: [0; 3],
+        }
+    }
+
+    /// The next launch of the job, from its last checkpoint.
+    fn start_again(&mut self, start: &StartRequest) {
+        self.start.clone_from(start);
+        let saved = self.saved.unwrap_or(0);
+        self.stretch = Stretch { launch: start.number, steps: saved as f64, ..Stretch::default() };
+        self.losses_until = saved;
+        self.began = None;
+        self.ordered = [0; 3];
+    }
+
     /// Whether it has done more steps than its last checkpoint holds.
     pub(super) fn has_more(&self) -> bool {
         whole(self.stretch.steps) > self.saved.unwrap_or(0)
     }
+
+    /// Whether it trains, if only to the end of a step.
+    pub(super) fn trains(&self) -> bool {
+        matches!(self.phase, LaunchPhase::Training | LaunchPhase::Leaving { .. })
+    }
 }
 
 /// The launches of all jobs. A job takes memory for one from its first start to its last step.
-pub(super) struct Launches {
-    launches: Vec<Option<Box<SimulatedLaunch>>>,
-    /// The launch of jobs that have none in memory.
-    none: SimulatedLaunch,
-}
+pub(super) struct Launches(Vec<Option<Box<SimulatedLaunch>>>);
 
 impl Launches {
     pub(super) fn new(jobs: usize) -> Launches {
-        Launches { launches: vec![None; jobs], none: SimulatedLaunch::default() }
+        Launches(vec![None; jobs])
     }
 
-    /// Forgets the launch of a job that has done its last step.
+    pub(super) fn get(&self, id: JobId) -> Option<&SimulatedLaunch> {
+        self.0.get(id.0 as usize)?.as_deref()
+    }
+
+    /// Begins a launch of a job that has none.
+    pub(super) fn add(&mut self, start: &StartRequest) -> &mut SimulatedLaunch {
+        match &mut self.0[start.job.0 as usize] {
+            Some(launch) => {
+                launch.start_again(start);
+                launch
+            }
+            none => none.insert(Box::new(SimulatedLaunch::first(start))),
+        }
+    }
+
+    /// Forgets the launch of a job that has done its last step, or is not started again.
     pub(super) fn forget(&mut self, id: JobId) {
-        self.launches[id.0 as usize] = None;
+        self.0[id.0 as usize] = None;
     }
 }
 
@@ -105,13 +136,13 @@ impl Index<JobId> for Launches {
 
     #[inline]
     fn index(&self, id: JobId) -> &SimulatedLaunch {
-        self.launches[id.0 as usize].as_deref().unwrap_or(&self.none)
+        self.0[id.0 as usize].as_deref().expect("the job was started and has not finished")
     }
 }
 
 impl IndexMut<JobId> for Launches {
     #[inline]
     fn index_mut(&mut self, id: JobId) -> &mut SimulatedLaunch {
-        self.launches[id.0 as usize].get_or_insert_default()
+        self.0[id.0 as usize].as_deref_mut().expect("the job was started and has not finished")
     }
 }

@@ -1,37 +1,42 @@
 //! Stretches: as long as a job's co-runners and neighbours stay the same, so does the time of its steps. When they change, what is
 //! left of it is planned anew. A throttle begins a new stretch, too.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use anyhow::{Context as _, ensure};
 use model::{Neighbour, PredictRequest, switch_costs::Cost};
 use schema::{
-    decision::{ClusterEvent, JobId, Settled, Share},
+    decision::{JobId, Share},
     units::Nanos,
 };
 
 use super::{
-    LONGEST, Sim,
+    LONGEST, SimulatedLauncher,
     chance::{Draw, exponential, numbers},
     events::Event,
     state::{LaunchPhase, whole},
 };
-use crate::{job::JobRequest, reported::ReportedSteps};
+use crate::{
+    job::JobRequest,
+    launch::{
+        launcher::{StartRequest, Staying},
+        take_off,
+    },
+};
 
-impl Sim<'_> {
+impl SimulatedLauncher<'_> {
     /// Begins a stretch of training, and new ones of all whom it slows down.
     pub(super) fn train(&mut self, id: JobId) -> anyhow::Result<()> {
         let now = self.now;
-        let launch = self.launch(id);
+        let launch = &mut self.launches[id];
         launch.phase = LaunchPhase::Training;
         launch.stretch.since = now;
         launch.stint += 1;
-        for device in &self.launches[id].devices {
+        for device in &launch.start.devices {
             self.devices[device.0 as usize].trains.push(id);
         }
         self.set_pace(id)?;
         self.change_pace(&self.disturbed(id))?;
-        self.plan_to_tell(id);
         self.plan_to_crash(id);
         Ok(())
     }
@@ -42,24 +47,16 @@ impl Sim<'_> {
         let disturbed = self.disturbed(id);
         let launch = &mut self.launches[id];
         launch.stint += 1;
-        for device in &launch.devices {
-            self.devices[device.0 as usize].trains.retain(|other| *other != id);
+        for device in &launch.start.devices {
+            take_off(&mut self.devices[device.0 as usize].trains, id);
         }
         self.change_pace(&disturbed)
     }
 
-    pub(super) fn tell(&mut self, id: JobId) -> ClusterEvent {
-        self.plan_to_tell(id);
-        let steps = whole(self.steps_at(id, self.now));
-        self.launch(id).reported = ReportedSteps(steps);
-        self.progress(id, steps)
-    }
-
-    /// The report of a job that has done this number of steps, with the mean loss of those since its last report by its curve.
-    pub(super) fn progress(&mut self, id: JobId, steps: u64) -> ClusterEvent {
-        let before = std::mem::replace(&mut self.launch(id).losses_until, steps);
-        let loss = self.asked[id.0 as usize].loss_curve.and_then(|curve| curve.mean(before, steps));
-        ClusterEvent::Progress { job: id, steps, loss }
+    /// The steps that a job has done by now.
+    pub(super) fn done(&mut self, id: JobId) -> u64 {
+        let launch = &self.launches[id];
+        whole(if launch.trains() { self.steps_at(id, self.now) } else { launch.stretch.steps })
     }
 
     /// The steps that a job that trains has done by a time of its stretch, with a fraction.
@@ -71,7 +68,7 @@ impl Sim<'_> {
     pub(super) fn plan_goal(&mut self, id: JobId) {
         let all = self.asked[id.0 as usize].steps.unwrap_or_default();
         let now = self.now;
-        let launch = self.launch(id);
+        let launch = &mut self.launches[id];
         launch.number += 1;
         let goal = match launch.phase {
             LaunchPhase::Leaving { at, .. } => at.min(all),
@@ -83,36 +80,29 @@ impl Sim<'_> {
         self.queue.plan(now.max(at), planned);
     }
 
-    /// Whether the model knows how fast the job would be among those who are there to stay, and they beside it.
-    pub(super) fn check_company(&self, id: JobId) -> anyhow::Result<()> {
-        let stays = |other: &JobId| {
-            matches!(
-                self.launches[*other].phase,
-                LaunchPhase::Waiting { .. }
-                    | LaunchPhase::Training
-                    | LaunchPhase::Switching { to: Settled::Running, .. }
-            )
-        };
-        let there = |of: JobId| -> BTreeSet<JobId> {
-            let devices = &self.launches[of].devices;
-            let has = devices.iter().flat_map(|device| &self.devices[device.0 as usize].has);
-            has.copied().filter(|other| *other != of && stays(other)).collect()
-        };
-        let others = there(id);
-        self.step_ns(id, &others, &[])?;
+    /// Whether the model knows how fast a job would be among those that stay beside it, and they beside the job.
+    pub(super) fn knows_company(&self, start: &StartRequest, staying: &Staying<'_>) -> anyhow::Result<()> {
+        let others = staying(start);
+        self.step_ns(start, &others, &[])?;
         for other in others {
-            let mut company = there(other);
-            company.insert(id);
+            let mut company = staying(other);
+            if company.iter().all(|beside| beside.job != start.job) {
+                company.push(start);
+                company.sort_unstable_by_key(|beside| beside.job);
+            }
             self.step_ns(other, &company, &[])?;
         }
         Ok(())
     }
 
-    /// Who else trains on its devices.
-    fn company(&self, id: JobId) -> BTreeSet<JobId> {
-        let devices = &self.launches[id].devices;
+    /// Who else trains on its devices, in the order of their numbers.
+    fn company(&self, id: JobId) -> Vec<JobId> {
+        let devices = &self.launches[id].start.devices;
         let trains = devices.iter().flat_map(|device| &self.devices[device.0 as usize].trains);
-        trains.copied().filter(|other| *other != id).collect()
+        let mut company: Vec<JobId> = trains.copied().filter(|other| *other != id).collect();
+        company.sort_unstable();
+        company.dedup();
+        company
     }
 
     /// Who trains on other devices of its nodes, and on none of its own, and how many take turns there; nobody where it makes no
@@ -122,7 +112,7 @@ impl Sim<'_> {
         if !self.truth.minds_neighbours() {
             return neighbours;
         }
-        let devices = &self.launches[id].devices;
+        let devices = &self.launches[id].start.devices;
         for device in self.topology.around(devices) {
             let trains = &self.devices[device.0 as usize].trains;
             for other in trains {
@@ -130,19 +120,21 @@ impl Sim<'_> {
                 *crowd = trains.len().max(*crowd);
             }
         }
-        neighbours
-            .retain(|other, _| self.launches[*other].devices.iter().all(|device| !devices.contains(device)));
+        neighbours.retain(|other, _| {
+            self.launches[*other].start.devices.iter().all(|device| !devices.contains(device))
+        });
         neighbours
     }
 
     /// Whose steps take another time when it begins or ends to train.
-    fn disturbed(&self, id: JobId) -> BTreeSet<JobId> {
+    fn disturbed(&self, id: JobId) -> Vec<JobId> {
         let mut disturbed = self.company(id);
         disturbed.extend(self.neighbours(id).into_keys());
+        disturbed.sort_unstable();
         disturbed
     }
 
-    fn change_pace(&mut self, jobs: &BTreeSet<JobId>) -> anyhow::Result<()> {
+    fn change_pace(&mut self, jobs: &[JobId]) -> anyhow::Result<()> {
         jobs.iter().try_for_each(|job| {
             self.end_stretch(*job);
             self.set_pace(*job)
@@ -150,12 +142,12 @@ impl Sim<'_> {
     }
 
     /// Changes the rate of a job from now on.
-    pub(super) fn throttle(&mut self, id: JobId, share: Share) -> anyhow::Result<()> {
-        let trains = self.launch(id).phase == LaunchPhase::Training;
+    pub(super) fn change_share(&mut self, id: JobId, share: Share) -> anyhow::Result<()> {
+        let trains = self.launches[id].phase == LaunchPhase::Training;
         if trains {
             self.end_stretch(id);
         }
-        self.launch(id).share = share;
+        self.launches[id].start.share = share;
         if !trains {
             return Ok(());
         }
@@ -172,11 +164,11 @@ impl Sim<'_> {
             .neighbours(id)
             .into_iter()
             .map(|(other, crowd)| Neighbour {
-                job: self.subject(other, self.launches[other].plan),
+                job: self.subject(&self.launches[other].start),
                 share: 1.0 / crowd as f64,
             })
             .collect();
-        let step_ns = self.step_ns_beside(id, &self.company(id), &neighbours)?;
+        let step_ns = self.step_ns_beside(&self.launches[id].start, &self.company(id), &neighbours)?;
         let JobRequest { name, steps, .. } = &self.asked[id.0 as usize];
         let left = steps.unwrap_or_default() as f64 - self.launches[id].stretch.steps;
         ensure!(
@@ -185,8 +177,8 @@ impl Sim<'_> {
             left.ceil() as u64,
             Nanos(step_ns as u64)
         );
-        let launch = self.launch(id);
-        launch.stretch.step_ns = step_ns * launch.speed / launch.share.get();
+        let launch = &mut self.launches[id];
+        launch.stretch.step_ns = step_ns * launch.speed / launch.start.share.get();
         self.plan_goal(id);
         Ok(())
     }
@@ -199,12 +191,12 @@ impl Sim<'_> {
             let last = Nanos((now - began).0 / every.0 * every.0) + began;
             if last > began && last >= launch.stretch.since {
                 let saved = whole(self.steps_at(id, last));
-                let launch = self.launch(id);
+                let launch = &mut self.launches[id];
                 launch.saved = launch.saved.max(Some(saved));
             }
         }
         let steps = self.steps_at(id, now);
-        let launch = self.launch(id);
+        let launch = &mut self.launches[id];
         (launch.stretch.steps, launch.stretch.since) = (steps, now);
     }
 
@@ -213,13 +205,14 @@ impl Sim<'_> {
     /// those that do not rest, it is that beside all.
     fn step_ns_beside(
         &self,
-        id: JobId,
-        company: &BTreeSet<JobId>,
+        start: &StartRequest,
+        company: &[JobId],
         neighbours: &[Neighbour<'_>],
     ) -> anyhow::Result<f64> {
-        let beside_all = self.step_ns(id, company, neighbours)?;
-        let share = |other: &JobId| self.launches[*other].share.get();
-        let mut shares: Vec<f64> = company.iter().map(share).filter(|share| *share < 1.0).collect();
+        let company: Vec<&StartRequest> = company.iter().map(|other| &self.launches[*other].start).collect();
+        let beside_all = self.step_ns(start, &company, neighbours)?;
+        let mut shares: Vec<f64> =
+            company.iter().map(|other| other.share.get()).filter(|share| *share < 1.0).collect();
         if shares.is_empty() {
             return Ok(beside_all);
         }
@@ -228,30 +221,28 @@ impl Sim<'_> {
         shares.dedup();
         let (mut rate, mut before) = (0.0, 0.0);
         for until in shares {
-            let works: BTreeSet<JobId> =
-                company.iter().copied().filter(|other| share(other) >= until).collect();
-            let step_ns = self.step_ns(id, &works, neighbours).unwrap_or(beside_all);
+            let works: Vec<&StartRequest> =
+                company.iter().copied().filter(|other| other.share.get() >= until).collect();
+            let step_ns = self.step_ns(start, &works, neighbours).unwrap_or(beside_all);
             rate += (until - before) / step_ns;
             before = until;
         }
         Ok(1.0 / rate)
     }
 
-    /// Time of a step by the model, with what checkpoints take.
+    /// Time of a step by the model, with what checkpoints take. `company` is in the order of the numbers of jobs.
     fn step_ns(
         &self,
-        id: JobId,
-        company: &BTreeSet<JobId>,
+        start: &StartRequest,
+        company: &[&StartRequest],
         neighbours: &[Neighbour<'_>],
     ) -> anyhow::Result<f64> {
-        let launch = &self.launches[id];
-        let co_runners: Vec<_> =
-            company.iter().map(|other| self.subject(*other, self.launches[*other].plan)).collect();
+        let co_runners: Vec<_> = company.iter().map(|other| self.subject(other)).collect();
         let question = PredictRequest {
-            job: self.subject(id, launch.plan),
-            placement: &self.topology.placement(&launch.devices),
-            device_type: self.topology.type_of(launch.devices[0]),
-            cpus: launch.cpus,
+            job: self.subject(start),
+            placement: &self.topology.placement(&start.devices),
+            device_type: self.topology.type_of(start.devices[0]),
+            cpus: start.cpus,
             co_runners: &co_runners,
             sharing: &self.settings.sharing,
             neighbours,
@@ -260,31 +251,22 @@ impl Sim<'_> {
             let beside: Vec<&str> = co_runners.iter().map(|other| other.workload).collect();
             let beside =
                 if beside.is_empty() { "alone".into() } else { format!("beside {} under {}", beside.join(", "), question.sharing) };
-            let devices = launch.devices.len();
+            let devices = start.devices.len();
             let several = if devices == 1 { "" } else { "s" };
-            let under = launch.plan.map(|plan| format!(" under {plan}")).unwrap_or_default();
+            let under = start.plan.map(|plan| format!(" under {plan}")).unwrap_or_default();
             let (workload, nodes) = (question.job.workload, question.placement.len());
             let spread = if nodes == 1 { String::new() } else { format!(" of {nodes} nodes") };
             format!("the time of a step of {workload}{under} on {devices} device{several}{spread} {beside} is not known")
         })?;
         let checkpoints = match self.settings.checkpoint_every {
             Some(every) => {
-                let devices = launch.devices.len() as u32;
+                let devices = start.devices.len() as u32;
                 let takes = self.costs.cost(&question.job, devices, Cost::Checkpoint, &mut || 0.0);
                 takes.context("what a checkpoint costs was not measured")?.0 as f64 / every.0 as f64
             }
             None => 0.0,
         };
         Ok(predicted.step_ns * (1.0 + checkpoints))
-    }
-
-    fn plan_to_tell(&mut self, id: JobId) {
-        let launch = &self.launches[id];
-        if let (Some(every), Some(began)) = (self.settings.progress_every, launch.began) {
-            let told = (self.now - began).0 / every.0;
-            let at = began + Nanos((told + 1) * every.0);
-            self.queue.plan(at, Event::Tell(id, launch.stint));
-        }
     }
 
     fn plan_to_crash(&mut self, id: JobId) {

@@ -26,8 +26,10 @@ pub use self::{
     skipped::{SkippedOfJob, skipped_of_jobs},
     skipping::{Skipping, TimedStep},
 };
-use super::launcher::{LaunchId, Launcher, StartRequest};
-use crate::cluster::{ClusterError, ClusterEvent, JobId, Settled};
+use crate::{
+    cluster::{ClusterError, ClusterEvent, JobId, Settled},
+    launch::launcher::{LaunchId, Launcher, StartRequest, Staying},
+};
 
 /// The interval between looks at the steps of jobs while a jump is not possible.
 const LOOK_EVERY: Nanos = Nanos(100_000_000);
@@ -144,6 +146,10 @@ impl<L: Skipping> Launcher for FastForward<'_, L> {
         self.inner.check(start)
     }
 
+    fn check_company(&self, start: &StartRequest, staying: &Staying<'_>) -> Result<(), String> {
+        self.inner.check_company(start, staying)
+    }
+
     fn start(&mut self, start: &StartRequest) -> Result<LaunchId, String> {
         let launch = self.inner.start(start)?;
         let of = WatchedLaunch {
@@ -184,7 +190,7 @@ impl<L: Skipping> Launcher for FastForward<'_, L> {
         Ok(())
     }
 
-    fn steps(&self, launch: LaunchId) -> u64 {
+    fn steps(&mut self, launch: LaunchId) -> u64 {
         self.inner.steps(launch)
     }
 
@@ -211,7 +217,8 @@ impl<L: Skipping> Launcher for FastForward<'_, L> {
             if let Some(happened) = &event {
                 self.note(happened);
             }
-            if event.is_some() || is_over {
+            let none_can_come = deadline.is_none() && self.launches.is_empty();
+            if event.is_some() || is_over || none_can_come {
                 return Ok(event);
             }
         }

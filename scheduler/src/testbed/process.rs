@@ -50,13 +50,11 @@ use self::{
     suspend::ProcessMemory,
     throttle::Throttle,
 };
-use super::{
-    checkpoints::Checkpoints,
-    launcher::{LaunchId, Launcher, StartRequest},
-};
+use super::checkpoints::Checkpoints;
 use crate::{
     cluster::{ClusterError, ClusterEvent, DeviceId, JobId, Settled, Share},
     job::JobRequest,
+    launch::launcher::{LaunchId, Launcher, StartRequest},
 };
 
 /// The jobs and devices of a testbed, with the rig and the sampler that it uses.
@@ -184,6 +182,9 @@ impl ProcessLauncher {
             if self.event_loop().is_interrupted() {
                 return Err(ClusterError::Interrupted);
             }
+            if deadline.is_none() && self.launches.values().all(|launch| launch.is_over) {
+                return Ok(None);
+            }
             if self.notice_losses() {
                 continue;
             }
@@ -286,7 +287,7 @@ impl Launcher for ProcessLauncher {
         Ok(())
     }
 
-    fn steps(&self, launch: LaunchId) -> u64 {
+    fn steps(&mut self, launch: LaunchId) -> u64 {
         self.launches.get(&member(launch)).map_or(0, LaunchState::steps)
     }
 

@@ -15,8 +15,11 @@ use schema::{
     units::Nanos,
 };
 
-use super::{checkpoints::Checkpoints, launcher::came_short};
-use crate::cluster::{ClusterEvent, JobId};
+use super::checkpoints::Checkpoints;
+use crate::{
+    cluster::{ClusterEvent, JobId},
+    launch::launcher::came_short,
+};
 
 /// A job that was on devices, or waited for those that it was started on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use scheduler::{
     cluster::{Action, Settled},
     engine::{self, Engine},
     job::JobRequest,
-    sim::{Settings, Sim},
+    sim::{self, Settings},
     topology::Topology,
 };
 use schema::{decision::Turn, rows::ErrorKind, sharing::Sharing, trace::Class, units::Nanos};
@@ -47,7 +47,7 @@ fn run_in(
     let sharing: Sharing = sharing.parse().expect("it is a mode");
     let settings =
         Settings { progress_every: Some(Nanos::SECOND), sharing: sharing.clone(), ..Settings::default() };
-    let mut sim = Sim::new(&topology, jobs, Box::new(truth), &costs, settings).expect("all is known");
+    let mut sim = sim::cluster(&topology, jobs, Box::new(truth), &costs, settings).expect("all is known");
     let settings = engine::Settings { sharing, ..engine::Settings::default() };
     let mut engine = Engine::new(&topology, jobs, belief, settings);
     let mut turns = Vec::new();

@@ -8,8 +8,8 @@ use rig::{Programs, Rig, device::DeviceReader, interrupt::Interrupt, sampler::Sa
 use scheduler::{
     cluster::{Action, Cluster as _, ClusterEvent, DeviceId, JobId, Settled},
     job::{JobRequest, Pausing, Payload, SharedRequest},
+    launch::{LaunchCluster, ResumePoint},
     testbed::{
-        ResumePoint, Testbed,
         checkpoints::Checkpoints,
         process::{ProcessLauncher, TestbedSetup},
     },
@@ -56,7 +56,7 @@ const WORKLOADS: [(&str, &str); 7] = [
 pub(crate) struct Bench {
     pub(crate) run: RunDir,
     pub(crate) manifest: Manifest,
-    pub(crate) testbed: Testbed<ProcessLauncher>,
+    pub(crate) testbed: LaunchCluster<ProcessLauncher>,
     pub(crate) told: Vec<ClusterEvent>,
     /// Events of the last turn that the test has not looked at.
     coming: VecDeque<ClusterEvent>,
@@ -157,7 +157,7 @@ impl Bench {
     fn of(jobs: &[Wanted], stage: Stage) -> Bench {
         let Stage { run, manifest, launcher, folder } = stage;
         let resume = ResumePoint { arrived: jobs.len(), ..ResumePoint::default() };
-        let testbed = Testbed::new(launcher, &asked(jobs), None, resume);
+        let testbed = LaunchCluster::new(launcher, &asked(jobs), None, resume);
         Bench { run, manifest, testbed, told: Vec::new(), coming: VecDeque::new(), _folder: folder }
     }
 

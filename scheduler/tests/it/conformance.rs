@@ -13,9 +13,9 @@ use model::{PredictRequest, Prediction, Throughput};
 use scheduler::{
     cluster::{Cluster, Settled},
     engine::{self, Engine},
+    launch::{LaunchCluster, ResumePoint},
     policy::{self, Policy},
-    sim::Sim,
-    testbed::{ResumePoint, Testbed},
+    sim,
     view::PolicyContext,
 };
 use schema::{
@@ -154,7 +154,7 @@ fn without_words((mut turns, mut outcomes): (Vec<Turn>, Vec<Outcome>)) -> (Vec<T
 }
 
 fn simulate(run: &RandomRun, belief: &dyn Throughput, policy: &mut dyn Policy) -> (Vec<Turn>, Vec<Outcome>) {
-    let sim = Sim::new(&run.topology, &run.jobs, Box::new(run.truth), &Costs, run.settings.clone());
+    let sim = sim::cluster(&run.topology, &run.jobs, Box::new(run.truth), &Costs, run.settings.clone());
     turns(run, belief, policy, &mut sim.expect("all is known"))
 }
 
@@ -182,7 +182,8 @@ fn check(
             _ => {}
         }
     }
-    let mut testbed = Testbed::new(scripted, &run.jobs, run.settings.progress_every, ResumePoint::default());
+    let mut testbed =
+        LaunchCluster::new(scripted, &run.jobs, run.settings.progress_every, ResumePoint::default());
     let measured = without_words(turns(run, &*run.belief, &mut *build(), &mut testbed));
     for (simulated, measured) in simulated.0.iter().zip(&measured.0) {
         assert_eq!(simulated, measured, "seed {seed}");

@@ -10,7 +10,7 @@ use scheduler::{
     job::JobRequest,
     journal::Journal,
     policy::Policy,
-    sim::{self, Sim},
+    sim,
     testbed::process::HostCores,
     topology::{NodeId, Topology},
     view::View,
@@ -134,7 +134,7 @@ fn run(
     let costs = Named::constant(Nanos(500 * MS));
     let settings = sim::Settings { progress_every: Some(Nanos(3 * SECOND)), ..sim::Settings::default() };
     let truth = Box::new(Own { slowdown: 1.2 });
-    let mut sim = Sim::new(topology, jobs, truth, &costs, settings).expect("all is known");
+    let mut sim = sim::cluster(topology, jobs, truth, &costs, settings).expect("all is known");
     let model = Packs { slowdown: Some(1.2), interval: 0.01 };
     let settings = Settings { placement, ..Settings::default() };
     let mut engine = Engine::new(topology, jobs, &model, settings);

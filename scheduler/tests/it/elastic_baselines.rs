@@ -14,7 +14,7 @@ use scheduler::{
     engine::{self, Engine},
     job::{JobRequest, Payload},
     legal_plans::LegalPlans,
-    sim::{Faults, Settings, Sim},
+    sim::{self, Faults, Settings},
     topology::Topology,
     view::PolicyContext,
 };
@@ -86,7 +86,7 @@ fn try_run(
     let costs: Option<&dyn SwitchCosts> = if costs { Some(&of_restart) } else { None };
     let known = PolicyContext { costs, plans: Some(&plans), history: &[], classes: None };
     let truth = Box::new(rates.clone());
-    let mut sim = Sim::new(topology, jobs, truth, &of_restart, settings).expect("all is known");
+    let mut sim = sim::cluster(topology, jobs, truth, &of_restart, settings).expect("all is known");
     let mut engine = Engine::new(topology, jobs, rates, engine::Settings::default()).knowing(known);
     engine.refuse_for_lack_of_cpus(Placement::Consolidated);
     let mut turns: Vec<Turn> = Vec::new();

@@ -14,7 +14,7 @@ use scheduler::{
     engine::{self, Engine},
     job::JobRequest,
     legal_plans::LegalPlans,
-    sim::{Settings, Sim},
+    sim::{self, Settings},
     topology::Topology,
     view::PolicyContext,
 };
@@ -166,7 +166,8 @@ fn run_on(
     jobs: &[JobRequest],
 ) -> (Vec<Turn>, Result<Vec<Outcome>, ClusterError>) {
     let costs = Named::constant(Nanos::ZERO);
-    let mut sim = Sim::new(topology, jobs, Box::new(OWN), &costs, Settings::default()).expect("all is known");
+    let mut sim =
+        sim::cluster(topology, jobs, Box::new(OWN), &costs, Settings::default()).expect("all is known");
     let mut turns = Vec::new();
     let outcomes = engine::run(&mut engine, &mut sim, &mut *built(policy), &mut turns);
     (turns, outcomes)

@@ -8,12 +8,10 @@ use scheduler::{
     cluster::{Action, DeviceId, JobId, Settled, Share},
     engine::{self, Engine},
     job::{JobRequest, Phase, State},
+    launch::launcher::Launcher as _,
+    launch::{LaunchCluster, ResumePoint},
     policy::{Decision, Policy},
-    testbed::{
-        ResumePoint, Testbed,
-        fast_forward::{FastForward, Hindrance, Waited, skipped_of_jobs},
-        launcher::Launcher as _,
-    },
+    testbed::fast_forward::{FastForward, Hindrance, Waited, skipped_of_jobs},
     topology::Topology,
     view::View,
 };
@@ -79,7 +77,8 @@ impl Bed {
     }
 
     fn in_full(&self, scripted: Scripted<'_>, policy: &mut dyn Policy) -> (Vec<Turn>, Vec<Outcome>) {
-        let mut testbed = Testbed::new(scripted, &self.jobs, self.progress_every, ResumePoint::default());
+        let mut testbed =
+            LaunchCluster::new(scripted, &self.jobs, self.progress_every, ResumePoint::default());
         let mut turns = Vec::new();
         let outcomes = engine::run(&mut self.engine(), &mut testbed, policy, &mut turns);
         (turns, outcomes.expect("every job ends"))
@@ -92,7 +91,8 @@ impl Bed {
             Ok(())
         });
         let launcher = FastForward::new(scripted, self.rule, Nanos::ZERO, 0, log);
-        let mut testbed = Testbed::new(launcher, &self.jobs, self.progress_every, ResumePoint::default());
+        let mut testbed =
+            LaunchCluster::new(launcher, &self.jobs, self.progress_every, ResumePoint::default());
         let mut turns = Vec::new();
         let outcomes = engine::run(&mut self.engine(), &mut testbed, policy, &mut turns);
         let launcher = testbed.into_launcher();

@@ -15,7 +15,7 @@ use scheduler::{
     engine::{self, Engine},
     job::{JobRequest, Payload},
     legal_plans::LegalPlans,
-    sim::{Settings, Sim},
+    sim::{self, Settings},
     topology::Topology,
     view::PolicyContext,
 };
@@ -89,7 +89,7 @@ impl World {
         let settings =
             Settings { progress_every: self.reports.then_some(Nanos::SECOND), ..Settings::default() };
         let mut sim =
-            Sim::new(&self.topology, jobs, Box::new(Truth), &costs, settings).expect("all is known");
+            sim::cluster(&self.topology, jobs, Box::new(Truth), &costs, settings).expect("all is known");
         let fits = |_: &_, _, _: &_, _: (&_, &[_])| Judgement::default();
         let plans = LegalPlans::new(jobs, &Catalog::embedded(), &self.topology, fits);
         let known = PolicyContext { costs: Some(&costs), plans: Some(&plans), ..PolicyContext::default() };

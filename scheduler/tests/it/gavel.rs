@@ -11,7 +11,7 @@ use scheduler::{
     engine::{self, Engine},
     job::{JobRequest, Payload, State},
     policy::{Decision, Policy},
-    sim::{self, Sim},
+    sim,
     topology::Topology,
     view::View,
 };
@@ -132,7 +132,7 @@ fn simulate(
         policy = Box::new(Until { policy, at: Nanos(seconds * SECOND) });
     }
     let costs = Named::constant(Nanos::ZERO);
-    let mut sim = Sim::new(topology, jobs, Box::new(speeds.clone()), &costs, sim::Settings::default())
+    let mut sim = sim::cluster(topology, jobs, Box::new(speeds.clone()), &costs, sim::Settings::default())
         .expect("all is known");
     let mut engine = Engine::new(topology, jobs, speeds.clone(), engine::Settings::default());
     let mut turns: Vec<Turn> = Vec::new();
@@ -353,7 +353,7 @@ fn a_job_is_explained_by_its_fractions() {
     };
     let (topology, jobs, costs) =
         (cluster([1, 0, 1]), jobs(&[(1, 1 << 40); 3]), Named::constant(Nanos::ZERO));
-    let sim = Sim::new(&topology, &jobs, Box::new(speeds.clone()), &costs, sim::Settings::default());
+    let sim = sim::cluster(&topology, &jobs, Box::new(speeds.clone()), &costs, sim::Settings::default());
     let mut until = EndsAfter { sim: sim.expect("all is known"), at: Nanos(4 * EVERY_S * SECOND) };
     let mut engine = Engine::new(&topology, &jobs, speeds, engine::Settings::default());
     let (mut policy, mut turns) = (built("gavel"), Vec::<Turn>::new());

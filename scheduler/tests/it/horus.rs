@@ -4,7 +4,7 @@ use model::{Classified, JobKey, PackingClasses, UseAlone, switch_costs::Named};
 use scheduler::{
     engine::{self, Engine},
     job::{JobRequest, Payload},
-    sim::{Settings, Sim},
+    sim::{self, Settings},
     topology::Topology,
     view::PolicyContext,
 };
@@ -51,7 +51,7 @@ fn starts_of(jobs: &[JobRequest], devices: u32, device_memory_bytes: Option<u64>
     let topology = Topology::simulated(&[nodes]);
     let (truth, costs) = (Own { slowdown: 1.0 }, Named::constant(Nanos::ZERO));
     let mut sim =
-        Sim::new(&topology, jobs, Box::new(truth), &costs, Settings::default()).expect("all is known");
+        sim::cluster(&topology, jobs, Box::new(truth), &costs, Settings::default()).expect("all is known");
     let known = PolicyContext { classes: Some(&ByBatch), ..PolicyContext::default() };
     let mut engine = Engine::new(&topology, jobs, truth, engine::Settings::default()).knowing(known);
     let mut turns: Vec<Turn> = Vec::new();

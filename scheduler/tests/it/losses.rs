@@ -11,8 +11,8 @@ use scheduler::{
     cluster::{Action, ClusterError, ClusterEvent, DeviceId, JobId, Settled},
     engine::{self, Engine},
     journal::Unrecorded,
+    launch::{LaunchCluster, ResumePoint},
     sim,
-    testbed::{ResumePoint, Testbed},
     topology::Topology,
     view::{Change, View},
 };
@@ -45,7 +45,7 @@ fn jobs_of_a_lost_device_go_on_elsewhere() {
     let jobs: Vec<_> = (0..3).map(|id| asked(id, 0, 1, 10, SECOND)).collect();
     let mut scripted = Scripted::new(&topology, &jobs, &truth, &costs);
     scripted.losses.push_back((Nanos(4 * SECOND + SECOND / 2), DeviceId(1)));
-    let mut testbed = Testbed::new(scripted, &jobs, None, ResumePoint::default());
+    let mut testbed = LaunchCluster::new(scripted, &jobs, None, ResumePoint::default());
     let mut engine = Engine::new(&topology, &jobs, &truth, engine::Settings::default());
     let mut turns = Vec::new();
     let outcomes =
@@ -103,7 +103,7 @@ fn a_job_that_is_too_wide_after_a_loss_holds_up_no_other() {
     for policy in ["fifo", "sjf", "packing-fifo"] {
         let mut scripted = Scripted::new(&topology, &jobs, &truth, &costs);
         scripted.losses.push_back((Nanos(4 * SECOND), DeviceId(1)));
-        let mut testbed = Testbed::new(scripted, &jobs, None, ResumePoint::default());
+        let mut testbed = LaunchCluster::new(scripted, &jobs, None, ResumePoint::default());
         let mut engine = Engine::new(&topology, &jobs, &truth, engine::Settings::default());
         let ended = engine::run(&mut engine, &mut testbed, &mut *built(policy), &mut Unrecorded);
         assert!(matches!(ended, Err(ClusterError::Stuck { waiting: 1 })), "{policy}: {ended:?}");
@@ -122,7 +122,7 @@ fn a_start_on_a_device_that_is_being_lost_is_refused() {
     let mut scripted = Scripted::new(&topology, &jobs, &truth, &costs);
     scripted.losses.push_back((Nanos(4 * SECOND), DeviceId(0)));
     scripted.falls_for = Nanos::SECOND;
-    let mut testbed = Testbed::new(scripted, &jobs, None, ResumePoint::default());
+    let mut testbed = LaunchCluster::new(scripted, &jobs, None, ResumePoint::default());
     let mut engine = Engine::new(&topology, &jobs, &truth, engine::Settings::default());
     let mut turns = Vec::new();
     let both_on = |device| vec![start(0, &[device]), start(1, &[device])];
@@ -143,7 +143,7 @@ fn a_job_that_waits_for_a_lost_device_keeps_its_retries() {
     let jobs = [asked(0, 0, 1, 100, SECOND), asked(1, 15 * SECOND, 1, 10, SECOND)];
     let mut scripted = Scripted::new(&topology, &jobs, &truth, &costs);
     scripted.losses.push_back((Nanos(17 * SECOND), DeviceId(0)));
-    let mut testbed = Testbed::new(scripted, &jobs, None, ResumePoint::default());
+    let mut testbed = LaunchCluster::new(scripted, &jobs, None, ResumePoint::default());
     let mut engine = Engine::new(&topology, &jobs, &truth, engine::Settings::default());
     let start = |job, device| Action::Start {
         job: JobId(job),
@@ -175,7 +175,7 @@ fn an_event_of_a_lost_launch_is_none_of_the_next() {
     let jobs = [asked(0, 0, 1, 10, SECOND)];
     let mut scripted = Scripted::new(&topology, &jobs, &truth, &costs);
     scripted.losses.push_back((Nanos(10 * SECOND), DeviceId(0)));
-    let mut testbed = Testbed::new(scripted, &jobs, None, ResumePoint::default());
+    let mut testbed = LaunchCluster::new(scripted, &jobs, None, ResumePoint::default());
     let mut engine = Engine::new(&topology, &jobs, &truth, engine::Settings::default());
     let (job, mut turns) = (JobId(0), Vec::new());
     let mut policy = Script(vec![vec![start(0, &[0])], vec![start(0, &[1])]]);

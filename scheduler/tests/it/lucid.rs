@@ -11,7 +11,7 @@ use scheduler::{
     cluster::Action,
     engine::{self, Engine},
     job::{JobRequest, Payload},
-    sim::{Settings, Sim},
+    sim::{self, Settings},
     topology::Topology,
     view::PolicyContext,
 };
@@ -107,7 +107,7 @@ impl<'a> World<'a> {
         let settings =
             Settings { progress_every: self.reports.then_some(Nanos::SECOND), ..Settings::default() };
         let truth = Box::new(Own { slowdown: self.truth });
-        let mut sim = Sim::new(&self.topology, jobs, truth, &costs, settings).expect("all is known");
+        let mut sim = sim::cluster(&self.topology, jobs, truth, &costs, settings).expect("all is known");
         let known =
             PolicyContext { history: &self.history, classes: Some(&ByBatch), ..PolicyContext::default() };
         let settings = engine::Settings::default();

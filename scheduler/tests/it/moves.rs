@@ -10,9 +10,9 @@ use scheduler::{
     engine::{self, Engine},
     job::State,
     journal::Unrecorded,
+    launch::{LaunchCluster, ResumePoint},
     policy::{Decision, Moves, Policy},
     sim,
-    testbed::{ResumePoint, Testbed},
     topology::Topology,
     view::{Change, View},
 };
@@ -111,7 +111,7 @@ fn a_job_migrates_and_no_other_job_takes_its_place() {
     assert!(simulated.iter().all(|turn| turn.refused.is_empty()));
 
     let scripted = Scripted::new(&topology, &jobs, &truth, &Costs);
-    let mut testbed = Testbed::new(scripted, &jobs, progress_every, ResumePoint::default());
+    let mut testbed = LaunchCluster::new(scripted, &jobs, progress_every, ResumePoint::default());
     let mut run: Vec<Turn> = Vec::new();
     let measured = engine::run(&mut world.engine(), &mut testbed, &mut Migrates::default(), &mut run);
     assert_eq!((run, measured.expect("every job ends")), (simulated, outcomes));

@@ -6,7 +6,7 @@ use scheduler::{
     engine::{self, Engine},
     job::JobRequest,
     policy::{Decision, Policy},
-    sim::{Settings, Sim},
+    sim::{self, Settings},
     topology::Topology,
     view::{Change, View},
 };
@@ -55,7 +55,7 @@ fn run_on(
     let costs = Named::constant(Nanos::ZERO);
     let settings = Settings { progress_every: Some(Nanos::SECOND), ..Settings::default() };
     let truth = Box::new(Own { slowdown });
-    let mut sim = Sim::new(topology, jobs, truth, &costs, settings).expect("all is known");
+    let mut sim = sim::cluster(topology, jobs, truth, &costs, settings).expect("all is known");
     let mut engine = Engine::new(topology, jobs, model, engine::Settings::default());
     let mut turns = Vec::new();
     let outcomes =
@@ -81,7 +81,8 @@ fn nothing_is_packed_if_a_device_takes_one_job() {
     for (jobs_per_device, expected) in [(1, [60, 120]), (2, [72, 72])] {
         let costs = Named::constant(Nanos::ZERO);
         let truth = Box::new(Own { slowdown: 1.2 });
-        let mut sim = Sim::new(&topology, &jobs, truth, &costs, Settings::default()).expect("all is known");
+        let mut sim =
+            sim::cluster(&topology, &jobs, truth, &costs, Settings::default()).expect("all is known");
         let settings = engine::Settings { jobs_per_device, ..engine::Settings::default() };
         let mut engine = Engine::new(&topology, &jobs, &model, settings);
         let mut turns: Vec<Turn> = Vec::new();
@@ -117,7 +118,7 @@ fn a_pack_must_gain_by_more_than_is_unknown() {
     let model = Own { slowdown: 1.2 };
     let costs = Named::constant(Nanos::ZERO);
     let mut sim =
-        Sim::new(&topology, &jobs, Box::new(model), &costs, Settings::default()).expect("all is known");
+        sim::cluster(&topology, &jobs, Box::new(model), &costs, Settings::default()).expect("all is known");
     let mut engine = Engine::new(&topology, &jobs, &model, engine::Settings::default());
     let mut turns: Vec<Turn> = Vec::new();
     let outcomes =
@@ -275,7 +276,8 @@ fn jobs_that_take_turns_take_as_long_as_turns_say() {
         let model = InTurns { model: Box::new(Table::default()) };
         let costs = Named::constant(Nanos::ZERO);
         let settings = Settings { sharing: sharing.clone(), ..Settings::default() };
-        let mut sim = Sim::new(&topology, &jobs, Box::new(&model), &costs, settings).expect("all is known");
+        let mut sim =
+            sim::cluster(&topology, &jobs, Box::new(&model), &costs, settings).expect("all is known");
         let settings = engine::Settings { sharing: sharing.clone(), ..engine::Settings::default() };
         let mut engine = Engine::new(&topology, &jobs, &model, settings);
         let mut turns: Vec<Turn> = Vec::new();

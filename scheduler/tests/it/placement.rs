@@ -12,7 +12,7 @@ use scheduler::{
     job::{Job, JobRequest, Phase, State},
     journal::Journal,
     policy::Policy,
-    sim::{Faults, Settings, Sim},
+    sim::{self, Faults, Settings},
     topology::Topology,
     view::View,
 };
@@ -46,8 +46,8 @@ impl Run<'_> {
     fn of(&self, policy: &mut dyn Policy, journal: &mut dyn Journal) -> Result<Vec<Outcome>, ClusterError> {
         let costs = Named::constant(self.switch_cost);
         let truth = Box::new(Own { slowdown: 1.2 });
-        let mut sim =
-            Sim::new(self.topology, self.jobs, truth, &costs, self.settings.clone()).expect("all is known");
+        let mut sim = sim::cluster(self.topology, self.jobs, truth, &costs, self.settings.clone())
+            .expect("all is known");
         let model = Packs { slowdown: Some(1.2), interval: 0.01 };
         let settings = engine::Settings { placement: self.placement, ..engine::Settings::default() };
         engine::run(&mut Engine::new(self.topology, self.jobs, &model, settings), &mut sim, policy, journal)

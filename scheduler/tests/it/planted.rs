@@ -8,7 +8,7 @@ use scheduler::{
     journal::Journal,
     legal_plans::LegalPlans,
     policy::Policy,
-    sim::{self, Sim},
+    sim,
     topology::Topology,
     view::PolicyContext,
 };
@@ -97,7 +97,7 @@ impl<'a> Elastic<'a> {
     pub(crate) fn run(&self, policy: &mut dyn Policy, journal: &mut dyn Journal) -> Vec<Outcome> {
         let plans = self.plans();
         let settings = sim::Settings::default();
-        let mut sim = Sim::new(self.topology, self.jobs, Box::new(self.model), self.costs, settings)
+        let mut sim = sim::cluster(self.topology, self.jobs, Box::new(self.model), self.costs, settings)
             .expect("all is known");
         let mut engine = self.engine(&plans, engine::Settings::default());
         engine::run(&mut engine, &mut sim, policy, journal).expect("every job ends")

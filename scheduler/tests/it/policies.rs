@@ -11,7 +11,7 @@ use scheduler::{
     job::{Job, JobRequest, Pausing, Payload, Phase, State},
     journal::Journal,
     policy::Policy,
-    sim::{Faults, Settings, Sim},
+    sim::{self, Faults, Settings},
     topology::Topology,
     view::View,
 };
@@ -55,7 +55,7 @@ pub(crate) fn run(
 ) -> Vec<Outcome> {
     let costs = Named::constant(switch_cost);
     let truth = Box::new(Own { slowdown: 1.0 });
-    let mut sim = Sim::new(topology, jobs, truth, &costs, settings).expect("all is known");
+    let mut sim = sim::cluster(topology, jobs, truth, &costs, settings).expect("all is known");
     let settings = engine::Settings { placement: Placement::Spread, ..engine::Settings::default() };
     let mut engine = Engine::new(topology, jobs, model, settings);
     engine::run(&mut engine, &mut sim, policy, journal).expect("every job ends")

@@ -7,8 +7,8 @@ use scheduler::{
     engine::{self, Engine},
     job::{JobRequest, Phase, State},
     journal::Journal,
-    sim::{Settings, Sim},
-    testbed::{ResumePoint, Testbed},
+    launch::{LaunchCluster, ResumePoint},
+    sim::{self, Settings, SimulatedCluster},
     topology::Topology,
     view::{PolicyContext, View},
 };
@@ -367,7 +367,7 @@ proptest! {
         let mut turns: Vec<Turn> = Vec::new();
         let plans = world.plans();
         let mut engine = world.engine(&plans, engine::Settings::default());
-        let sim = Sim::new(&topology, &jobs, Box::new(world.model), &costs, Settings::default()).expect("all is known");
+        let sim = sim::cluster(&topology, &jobs, Box::new(world.model), &costs, Settings::default()).expect("all is known");
         let mut sim = EndsAfter { sim, at: Nanos::ZERO };
         engine::run(&mut engine, &mut sim, &mut *built("rubick"), &mut turns).expect_err("it ends at once");
         let found: f64 = starts(&turns).iter().map(|(_, job, _, devices)| speeds[*job as usize][*devices]).sum();
@@ -392,7 +392,7 @@ fn best_sum(speeds: &[[f64; 5]], devices: usize) -> f64 {
 
 /// A simulated cluster that ends when an event is due after a time.
 pub(crate) struct EndsAfter<'a> {
-    pub(crate) sim: Sim<'a>,
+    pub(crate) sim: SimulatedCluster<'a>,
     pub(crate) at: Nanos,
 }
 
@@ -434,7 +434,7 @@ fn elastic_jobs_are_the_same_on_a_testbed_as_on_a_simulated_cluster() {
         let mut simulated: Vec<Turn> = Vec::new();
         let predicted = world.run(&mut *built("rubick"), &mut simulated);
         let scripted = Scripted::new(&topology, &jobs, &world.model, &costs);
-        let mut testbed = Testbed::new(scripted, &jobs, None, ResumePoint::default());
+        let mut testbed = LaunchCluster::new(scripted, &jobs, None, ResumePoint::default());
         let plans = world.plans();
         let mut engine: Engine<'_> = world.engine(&plans, engine::Settings::default());
         let mut run: Vec<Turn> = Vec::new();
@@ -460,8 +460,8 @@ fn a_job_is_explained_by_its_curve_and_its_last_exchange() {
     let world = Elastic::new(&topology, &jobs, sublinear, &costs);
     let plans = world.plans();
     let mut engine = world.engine(&plans, engine::Settings::default());
-    let sim =
-        Sim::new(&topology, &jobs, Box::new(world.model), &costs, Settings::default()).expect("all is known");
+    let sim = sim::cluster(&topology, &jobs, Box::new(world.model), &costs, Settings::default())
+        .expect("all is known");
     let mut policy = built("rubick");
     let mut turns: Vec<Turn> = Vec::new();
     let mut first = EndsAfter { sim, at: Nanos(101 * SECOND) };
@@ -509,8 +509,9 @@ fn jobs_that_wait_are_packed_if_that_is_a_gain_and_the_guarantee_of_the_other_is
         let known = PolicyContext { costs: Some(&costs), plans: Some(&plans), history: &[], classes: None };
         let model = Beside { slowdown };
         let mut engine = Engine::new(&topology, &jobs, model, engine::Settings::default()).knowing(known);
-        let mut sim = Sim::new(&topology, &jobs, Box::new(Beside { slowdown }), &costs, Settings::default())
-            .expect("all is known");
+        let mut sim =
+            sim::cluster(&topology, &jobs, Box::new(Beside { slowdown }), &costs, Settings::default())
+                .expect("all is known");
         let mut turns: Vec<Turn> = Vec::new();
         let outcomes =
             engine::run(&mut engine, &mut sim, &mut *built(policy), &mut turns).expect("every job ends");

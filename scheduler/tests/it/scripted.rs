@@ -16,7 +16,7 @@ use model::{
 use scheduler::{
     cluster::{ClusterError, ClusterEvent, DeviceId, JobId, Settled, Share},
     job::JobRequest,
-    testbed::launcher::{LaunchId, Launcher, StartRequest},
+    launch::launcher::{LaunchId, Launcher, StartRequest},
     topology::Topology,
 };
 use schema::{plan::Plan, sharing::Sharing, suspension::Suspension, units::Nanos};
@@ -243,7 +243,7 @@ impl<'a> Scripted<'a> {
         }
     }
 
-    fn settled(&self, launch: LaunchId, now: Settled) -> ClusterEvent {
+    fn settled(&mut self, launch: LaunchId, now: Settled) -> ClusterEvent {
         ClusterEvent::Settled { job: self.launches[launch.0 as usize].job, now, steps: self.steps(launch) }
     }
 
@@ -320,7 +320,7 @@ impl Launcher for Scripted<'_> {
         Ok(())
     }
 
-    fn steps(&self, launch: LaunchId) -> u64 {
+    fn steps(&mut self, launch: LaunchId) -> u64 {
         whole(self.steps_at(&self.launches[launch.0 as usize]))
     }
 

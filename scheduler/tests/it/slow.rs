@@ -16,9 +16,10 @@ use scheduler::{
     cluster::{Action, ActionError, Cluster, ClusterError, JobId, Settled},
     engine::{self, Engine},
     job::{JobRequest, Payload},
+    launch::{LaunchCluster, ResumePoint},
     policy::Policy,
-    sim::{Settings, Sim},
-    testbed::{ResumePoint, Testbed, process::ProcessLauncher},
+    sim::{self, Settings},
+    testbed::process::ProcessLauncher,
     topology::Topology,
 };
 use schema::{
@@ -130,14 +131,14 @@ fn decide(case: Case, jobs: &[JobRequest], cluster: &mut dyn Cluster) -> (Vec<Tu
 
 fn simulated(case: Case, jobs: &[JobRequest]) -> (Vec<Turn>, Vec<Outcome>) {
     let topology = Topology::uniform(2, 2, "GPU");
-    let sim = Sim::new(&topology, jobs, Box::new(Truth), &Costs, Settings::default());
+    let sim = sim::cluster(&topology, jobs, Box::new(Truth), &Costs, Settings::default());
     decide(case, jobs, &mut sim.expect("all is known"))
 }
 
 /// A testbed in the time of a simulation. It waits until the events of a simulated turn have happened to its workers, however long that
 /// takes, and gives them the times and the steps of the simulation.
 struct InSimulatedTime {
-    testbed: Testbed<ProcessLauncher>,
+    testbed: LaunchCluster<ProcessLauncher>,
     /// The turns of the simulation that are to come.
     turns: VecDeque<Turn>,
     now: Nanos,
@@ -235,7 +236,7 @@ fn run(case: Case, jobs: &[JobRequest], simulated: &[Turn]) -> Vec<Turn> {
         Stage::new(&wanted, None, vec![Device::AllCores; 2], Vec::new(), "time-slice");
     let resume = ResumePoint { arrived: jobs.len(), ..ResumePoint::default() };
     let mut cluster = InSimulatedTime {
-        testbed: Testbed::new(launcher, jobs, None, resume),
+        testbed: LaunchCluster::new(launcher, jobs, None, resume),
         turns: simulated.to_vec().into(),
         now: Nanos::ZERO,
         early: Vec::new(),

@@ -9,7 +9,7 @@ use scheduler::{
     job::{JobRequest, Pausing, Payload, SharedRequest},
     journal::Journal,
     policy::{self, Policy},
-    sim::{self, Sim},
+    sim::{self, SimulatedCluster},
     topology::Topology,
 };
 use schema::{rows::Outcome, trace::Class, units::Nanos};
@@ -83,9 +83,10 @@ impl<'a> World<'a> {
         Engine::new(self.topology, self.asked, &self.truth, engine::Settings::default())
     }
 
-    pub(crate) fn sim(&'a self) -> Sim<'a> {
+    pub(crate) fn sim(&'a self) -> SimulatedCluster<'a> {
         let truth = Box::new(self.truth);
-        Sim::new(self.topology, self.asked, truth, self.costs, self.settings.clone()).expect("all is known")
+        sim::cluster(self.topology, self.asked, truth, self.costs, self.settings.clone())
+            .expect("all is known")
     }
 
     pub(crate) fn run(

@@ -11,7 +11,7 @@ use scheduler::{
     cluster::{Action, JobId, Settled},
     job::{JobRequest, Payload},
     journal::Unrecorded,
-    sim::{self, Sim},
+    sim,
     topology::Topology,
     view::{Change, View},
 };
@@ -339,7 +339,7 @@ fn a_calibration_has_all_that_a_simulation_asks_for() {
     jobs[0].what = Payload::Training { workload: "gpt2".into(), global_batch: None };
     let refused = |jobs: &[JobRequest]| {
         let truth = Box::new(Own { slowdown: 1.0 });
-        let sim = Sim::new(&topology, jobs, truth, &costs, sim::Settings::default());
+        let sim = sim::cluster(&topology, jobs, truth, &costs, sim::Settings::default());
         sim.err().map(|error| error.to_string())
     };
     let message = "job 'job-0': the cost to start gpt2 was not measured; calibrate with it, or name a cost with --switch-cost";

@@ -5,7 +5,7 @@ use scheduler::{
     cluster::Action,
     engine::{self, Engine},
     job::{JobRequest, Payload},
-    sim::{Settings, Sim},
+    sim::{self, Settings},
     topology::Topology,
     view::PolicyContext,
 };
@@ -67,7 +67,7 @@ fn run_believing(
 ) -> (Vec<Turn>, Vec<f64>) {
     let costs = Named::constant(Nanos(restart_s * SECOND));
     let mut sim =
-        Sim::new(topology, jobs, Box::new(Cores), &costs, Settings::default()).expect("all is known");
+        sim::cluster(topology, jobs, Box::new(Cores), &costs, Settings::default()).expect("all is known");
     let settings = engine::Settings { placement: Placement::Consolidated, ..engine::Settings::default() };
     let known = PolicyContext { costs: Some(&costs), ..PolicyContext::default() };
     let mut engine = Engine::new(topology, jobs, belief, settings).knowing(known);

@@ -7,9 +7,9 @@ use scheduler::{
     cluster::{Action, ClusterEvent, DeviceId, JobId, Settled},
     engine::{self, Engine},
     job::Payload,
+    launch::{LaunchCluster, ResumePoint},
     policy::{Decision, Policy},
     testbed::{
-        ResumePoint, Testbed,
         checkpoints::Checkpoints,
         recovery::{Recovered, WasPlaced},
     },
@@ -218,7 +218,7 @@ fn a_job_that_ran_out_of_memory_beside_another_runs_after_it() {
     let wanted = [Wanted::Training("steady", 100_000), Wanted::Training("too-large", 50)];
     let Stage { launcher, folder: _folder, .. } =
         Stage::new(&wanted, None, vec![Device::AllCores], Vec::new(), "time-slice");
-    let mut testbed = Testbed::new(launcher, &jobs, None, ResumePoint::default());
+    let mut testbed = LaunchCluster::new(launcher, &jobs, None, ResumePoint::default());
     let topology = Topology::uniform(1, 1, "CPU");
     let model = Packs { slowdown: Some(1.2), interval: 0.01 };
     let mut engine = Engine::new(&topology, &jobs, &model, engine::Settings::default());

@@ -7,8 +7,8 @@ use scheduler::{
     engine::{self, Engine},
     job::Pausing,
     journal::Unrecorded,
+    launch::{LaunchCluster, ResumePoint},
     sim,
-    testbed::{ResumePoint, Testbed},
     topology::Topology,
     view::View,
 };
@@ -163,9 +163,10 @@ fn a_testbed_tells_each_launch_its_share() {
     let (truth, costs) = (Own { slowdown: 1.0 }, Constants(Nanos::ZERO));
     let launcher = scripted::Scripted::new(&topology, &jobs, &truth, &costs);
     let resume = ResumePoint { arrived: 2, ..ResumePoint::default() };
-    let mut testbed = Testbed::new(launcher, &jobs, None, resume);
-    let next = |testbed: &mut Testbed<scripted::Scripted<'_>>| testbed.next(None).expect("something comes");
-    let obey = |testbed: &mut Testbed<scripted::Scripted<'_>>, actions: &[Action]| {
+    let mut testbed = LaunchCluster::new(launcher, &jobs, None, resume);
+    let next =
+        |testbed: &mut LaunchCluster<scripted::Scripted<'_>>| testbed.next(None).expect("something comes");
+    let obey = |testbed: &mut LaunchCluster<scripted::Scripted<'_>>, actions: &[Action]| {
         actions.iter().for_each(|action| testbed.apply(action).expect("it can be done"));
     };
     obey(&mut testbed, &[start(0, &[0]), throttle(0, 0.5)]);

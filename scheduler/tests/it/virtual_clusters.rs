@@ -7,7 +7,7 @@ use scheduler::{
     engine::{self, Engine},
     job::JobRequest,
     policy::Policy,
-    sim::{Settings, Sim},
+    sim::{self, Settings},
     topology::Topology,
 };
 use schema::{
@@ -48,8 +48,8 @@ fn run(
 ) -> (Vec<Turn>, Vec<Outcome>) {
     let costs = Named::constant(Nanos(1_500 * MS));
     let settings = Settings { progress_every: Some(Nanos(3 * SECOND)), ..Settings::default() };
-    let mut sim =
-        Sim::new(topology, jobs, Box::new(Own { slowdown: 1.2 }), &costs, settings).expect("all is known");
+    let mut sim = sim::cluster(topology, jobs, Box::new(Own { slowdown: 1.2 }), &costs, settings)
+        .expect("all is known");
     let model = Packs { slowdown: Some(1.2), interval: 0.01 };
     let settings = engine::Settings { placement, ..engine::Settings::default() };
     let mut turns = Vec::new();

@@ -18,7 +18,7 @@ use crate::{
     job::{JobRequest, Pausing, Payload, SharedRequest},
     journal::Journal,
     policy::{Decision, Policy, settings, start},
-    sim::{self, Sim},
+    sim,
     topology::Topology,
 };
 
@@ -139,7 +139,7 @@ fn simulated(members: &[JobRequest], devices: u32, text: &str) -> (Vec<Outcome>,
     let topology = Topology::simulated(&[alike]);
     let costs = Named::constant(Nanos::ZERO);
     let settings = sim::Settings { progress_every: Some(Nanos(10 * SECOND.0)), ..sim::Settings::default() };
-    let mut sim = Sim::new(&topology, members, Box::new(OfTrace), &costs, settings).unwrap();
+    let mut sim = sim::cluster(&topology, members, Box::new(OfTrace), &costs, settings).unwrap();
     let mut engine = Engine::new(&topology, members, OfTrace, engine::Settings::default());
     let mut policy = Obedient { searches: Searches::new(rule(text)), favoured: Vec::new() };
     let mut reasons = Reasons::default();

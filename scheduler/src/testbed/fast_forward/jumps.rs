@@ -5,7 +5,7 @@ use schema::{decision::Share, rows::Skip, units::Nanos};
 use super::{Doing, FastForward, Hindrance, Skipping, window::window};
 use crate::{
     cluster::ClusterError,
-    testbed::launcher::{LaunchId, Launcher as _},
+    launch::launcher::{LaunchId, Launcher as _},
 };
 
 /// The shortest jump. What is shorter is waited for.

@@ -2,7 +2,7 @@
 
 use schema::units::Nanos;
 
-use super::super::launcher::{LaunchId, Launcher};
+use crate::launch::launcher::{LaunchId, Launcher};
 
 /// A launcher whose jobs can count steps as done that they did not do. Times are on its clock.
 pub trait Skipping: Launcher {

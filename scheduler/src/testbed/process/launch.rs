@@ -16,15 +16,12 @@ use schema::{
 };
 
 use super::{
-    super::{
-        fast_forward::TimedStep,
-        launcher::{StartRequest, came_short},
-    },
-    mean_loss::MeanLoss,
-    suspend::ProcessMemory,
-    throttle::Throttle,
+    super::fast_forward::TimedStep, mean_loss::MeanLoss, suspend::ProcessMemory, throttle::Throttle,
 };
-use crate::cluster::{ClusterEvent, DeviceId, JobId, Settled};
+use crate::{
+    cluster::{ClusterEvent, DeviceId, JobId, Settled},
+    launch::launcher::{StartRequest, came_short},
+};
 
 /// The work that a launch is granted ahead, in place of the default of [`Pace`]: the longest time that others wait until it rests.
 pub(super) const TESTBED_AHEAD: Duration = Duration::from_millis(500);

@@ -4,8 +4,11 @@
 use jobs::plans::{self, CUDA_CONTEXT_BYTES, Effort, Judgement};
 use schema::{device::Device, manifest::Cell, suspension::Suspension, units::HumanBytes};
 
-use super::{super::launcher::StartRequest, ProcessLauncher, launch::LaunchState};
-use crate::cluster::{DeviceId, JobId};
+use super::{ProcessLauncher, launch::LaunchState};
+use crate::{
+    cluster::{DeviceId, JobId},
+    launch::launcher::StartRequest,
+};
 
 impl ProcessLauncher {
     /// Checks that the plan can run on the devices of the cell, and that their memory holds it.

@@ -7,8 +7,11 @@ use jobs::launch;
 use rig::LaunchRequest;
 use schema::{catalog::Workload, device::Device, manifest::Cell, spec::Program};
 
-use super::{super::launcher::StartRequest, ProcessLauncher, TestbedSetup, host_cores::is_gpu};
-use crate::cluster::{DeviceId, JobId};
+use super::{ProcessLauncher, TestbedSetup, host_cores::is_gpu};
+use crate::{
+    cluster::{DeviceId, JobId},
+    launch::launcher::StartRequest,
+};
 
 impl ProcessLauncher {
     /// Of a job, from its last checkpoint.

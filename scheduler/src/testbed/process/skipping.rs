@@ -3,14 +3,12 @@
 use schema::units::Nanos;
 
 use super::{
-    super::{
-        fast_forward::{Skipping, TimedStep},
-        launcher::LaunchId,
-    },
+    super::fast_forward::{Skipping, TimedStep},
     ProcessLauncher,
     launch::LaunchState,
     member,
 };
+use crate::launch::launcher::LaunchId;
 
 impl Skipping for ProcessLauncher {
     fn take_steps(&mut self, launch: LaunchId) -> Vec<TimedStep> {

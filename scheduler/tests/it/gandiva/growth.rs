@@ -5,7 +5,7 @@ use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
 use scheduler::{
     engine::{self, Engine},
     legal_plans::LegalPlans,
-    sim::{Settings, Sim},
+    sim::{self, Settings},
     topology::Topology,
     view::PolicyContext,
 };
@@ -60,7 +60,8 @@ fn growth_that_is_refused_is_taken_back() {
     let (topology, jobs) = (Topology::uniform(2, 2, "GPU"), [elastic(0, LIGHT, (0, 60))]);
     let costs = Named::constant(Nanos::ZERO);
     let settings = Settings { progress_every: Some(Nanos::SECOND), ..Settings::default() };
-    let mut sim = Sim::new(&topology, &jobs, Box::new(OneDevice), &costs, settings).expect("all is known");
+    let mut sim =
+        sim::cluster(&topology, &jobs, Box::new(OneDevice), &costs, settings).expect("all is known");
     let fits = |_: &_, _, _: &_, _: (&_, &[_])| Judgement::default();
     let plans = LegalPlans::new(&jobs, &Catalog::embedded(), &topology, fits);
     let known = PolicyContext { costs: Some(&costs), plans: Some(&plans), ..PolicyContext::default() };

@@ -4,7 +4,7 @@ use model::switch_costs::Named;
 use scheduler::{
     cluster::DeviceId,
     engine::{self, Engine},
-    testbed::{ResumePoint, Testbed},
+    launch::{LaunchCluster, ResumePoint},
     topology::Topology,
     view::PolicyContext,
 };
@@ -104,7 +104,7 @@ fn a_job_goes_on_where_it_is_if_the_devices_of_its_move_are_lost() {
     let jobs = [asked(0, 0, 1, 10, step), asked(1, 0, 1, 42, quarter), asked(2, 0, 1, 10, step)];
     let mut scripted = Scripted::new(&topology, &jobs, &truth, &costs);
     scripted.losses.push_back((Nanos(11 * SECOND), DeviceId(1)));
-    let mut testbed = Testbed::new(scripted, &jobs, None, ResumePoint::default());
+    let mut testbed = LaunchCluster::new(scripted, &jobs, None, ResumePoint::default());
     let known = PolicyContext { costs: Some(&costs), ..PolicyContext::default() };
     let mut engine = Engine::new(&topology, &jobs, &truth, engine::Settings::default()).knowing(known);
     let mut turns: Vec<Turn> = Vec::new();

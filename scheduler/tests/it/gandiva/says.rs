@@ -5,7 +5,7 @@ use scheduler::{
     cluster::JobId,
     engine::{self, Engine},
     job::JobRequest,
-    sim::{Settings, Sim},
+    sim::{self, Settings},
     topology::Topology,
 };
 use schema::{decision::Turn, units::Nanos};
@@ -21,7 +21,7 @@ fn said(policy: &str, jobs: &[JobRequest], second: u64, job: u32) -> String {
     let topology = Topology::uniform(1, 1, "GPU");
     let costs = Named::constant(Nanos::ZERO);
     let settings = Settings { progress_every: Some(Nanos::SECOND), ..Settings::default() };
-    let sim = Sim::new(&topology, jobs, Box::new(Truth), &costs, settings).expect("all is known");
+    let sim = sim::cluster(&topology, jobs, Box::new(Truth), &costs, settings).expect("all is known");
     let mut engine = Engine::new(&topology, jobs, &Truth, engine::Settings::default());
     let mut policy = built(policy);
     let mut turns: Vec<Turn> = Vec::new();

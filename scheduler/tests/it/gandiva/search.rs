@@ -5,7 +5,7 @@ use scheduler::{
     cluster::ClusterError,
     engine::{self, Engine},
     job::JobRequest,
-    sim::{Settings, Sim},
+    sim::{self, Settings},
     view::PolicyContext,
 };
 use schema::{
@@ -33,7 +33,8 @@ fn members() -> Vec<JobRequest> {
 fn run(world: &World, jobs: &[JobRequest], policy: &str) -> Result<Vec<Outcome>, ClusterError> {
     let costs = Named::constant(Nanos::ZERO);
     let settings = Settings { progress_every: Some(Nanos::SECOND), ..Settings::default() };
-    let mut sim = Sim::new(&world.topology, jobs, Box::new(Truth), &costs, settings).expect("all is known");
+    let mut sim =
+        sim::cluster(&world.topology, jobs, Box::new(Truth), &costs, settings).expect("all is known");
     let known = PolicyContext { costs: Some(&costs), ..PolicyContext::default() };
     let settings = engine::Settings { suspension: world.suspension, ..engine::Settings::default() };
     let mut engine = Engine::new(&world.topology, jobs, &Truth, settings).knowing(known);

@@ -6,7 +6,7 @@ use scheduler::{
     engine::{self, Engine},
     job::JobRequest,
     policy::Policy,
-    sim::{Settings, Sim},
+    sim::{self, Settings},
     view::PolicyContext,
 };
 use schema::{decision::Turn, units::Nanos};
@@ -22,7 +22,7 @@ fn said(world: &World<'_>, policy: &str, jobs: &[JobRequest], (second, of): (u64
     let costs = Named::constant(Nanos::ZERO);
     let settings = Settings { progress_every: world.reports.then_some(Nanos::SECOND), ..Settings::default() };
     let truth = Box::new(Own { slowdown: world.truth });
-    let sim = Sim::new(&world.topology, jobs, truth, &costs, settings).expect("all is known");
+    let sim = sim::cluster(&world.topology, jobs, truth, &costs, settings).expect("all is known");
     let known =
         PolicyContext { history: &world.history, classes: Some(&ByBatch), ..PolicyContext::default() };
     let mut engine =

@@ -6,7 +6,7 @@ use model::{JobKey, Neighbour, PredictRequest, switch_costs::Cost};
 use scheduler::{
     cluster::{DeviceId, JobId},
     job::Payload,
-    testbed::launcher::LaunchId,
+    launch::launcher::LaunchId,
 };
 use schema::units::Nanos;
 

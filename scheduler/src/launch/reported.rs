@@ -2,12 +2,12 @@
 
 /// The number of steps of a job that were last reported to the engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReportedSteps(pub u64);
+pub(super) struct ReportedSteps(pub(super) u64);
 
 impl ReportedSteps {
     /// Whether progress is to be reported before an event after which the job has `kept` of its steps: not if the engine knows of all
     /// the steps that the event loses.
-    pub fn is_due_before_loss(&mut self, steps: u64, kept: u64) -> bool {
+    pub(super) fn is_due_before_loss(&mut self, steps: u64, kept: u64) -> bool {
         let is_due = steps > self.0.max(kept);
         if is_due {
             self.0 = steps;

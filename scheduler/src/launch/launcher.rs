@@ -1,10 +1,10 @@
-//! The trait between the testbed and what starts its jobs. Tests implement it with a script and a clock instead of processes.
+//! The trait between a cluster and what launches its jobs: processes, or simulated launches on a clock that jumps.
 
 use schema::{plan::Plan, units::Nanos};
 
 use crate::cluster::{ClusterError, ClusterEvent, DeviceId, JobId, Share};
 
-/// One launch of a launcher. Numbers are never reused.
+/// One launch of a launcher, which chooses the number. No two launches that are not forgotten have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LaunchId(pub u32);
 
@@ -18,6 +18,15 @@ pub trait Launcher {
     /// # Errors
     /// Returns the reason why it cannot.
     fn check(&mut self, start: &StartRequest) -> Result<(), String>;
+
+    /// Whether jobs could train beside each other. `staying` lists, for each of them, the other jobs that train on its devices or will
+    /// train there, in the order of their numbers. Processes can always; a simulation has to know how fast they are.
+    ///
+    /// # Errors
+    /// Returns the reason why they cannot.
+    fn check_company(&self, _start: &StartRequest, _staying: &Staying<'_>) -> Result<(), String> {
+        Ok(())
+    }
 
     /// Launches a job from its last checkpoint, or anew; it trains as soon as it is ready, and has settled then.
     ///
@@ -47,7 +56,7 @@ pub trait Launcher {
     fn throttle(&mut self, launch: LaunchId, share: Share) -> Result<(), String>;
 
     /// Steps that its job has done, as far as is known.
-    fn steps(&self, launch: LaunchId) -> u64;
+    fn steps(&mut self, launch: LaunchId) -> u64;
 
     /// The mean training loss of the steps that all ranks of a launch have done since it was last taken. `None` if none of them had a
     /// finite one.
@@ -56,8 +65,9 @@ pub trait Launcher {
     /// Steps that a job's last checkpoint holds; 0 where it has none.
     fn saved_steps(&self, job: JobId) -> u64;
 
-    /// Waits for the next event of a launch or a device, at most to `deadline`. A device is lost when it has stopped answering; the
-    /// launches that have it are being ended, each with an event of its own.
+    /// Waits for the next event of a launch or a device, at most to `deadline`. Returns `None` if there was none, and at once if there
+    /// is no deadline and no event can come. A device is lost when it has stopped answering; the launches that have it are being
+    /// ended, each with an event of its own.
     ///
     /// # Errors
     /// The user wants to stop, or files of the run cannot be written any more.
@@ -70,7 +80,10 @@ pub trait Launcher {
     fn discard(&mut self, job: JobId);
 }
 
-/// One start of a job on devices of the testbed.
+/// The jobs that stay beside a start.
+pub type Staying<'a> = dyn Fn(&StartRequest) -> Vec<&'a StartRequest> + 'a;
+
+/// One start of a job on devices of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartRequest {
     pub job: JobId,

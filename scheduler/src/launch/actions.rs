@@ -3,23 +3,24 @@
 use schema::rows::ErrorKind;
 
 use super::{
-    PlacedJob, Testbed,
+    LaunchCluster,
     launcher::{LaunchId, Launcher, StartRequest},
+    placed_jobs::PlacedJob,
+    reported::ReportedSteps,
 };
 use crate::{
     cluster::{Action, ClusterEvent, JobId, Settled, Share},
     job::Phase,
-    reported::ReportedSteps,
 };
 
-impl<L: Launcher> Testbed<L> {
+impl<L: Launcher> LaunchCluster<L> {
     /// # Errors
     /// Why it cannot be done. Nothing was.
     pub(super) fn obey(&mut self, action: &Action) -> Result<(), String> {
         match action {
             Action::Start { job, devices, cpus, plan } => self.start(StartRequest {
                 job: *job,
-                number: self.starts.get(job).copied().unwrap_or(0),
+                number: self.placed.starts(*job),
                 devices: devices.clone(),
                 cpus: *cpus,
                 plan: *plan,
@@ -35,25 +36,27 @@ impl<L: Launcher> Testbed<L> {
 
     fn start(&mut self, start: StartRequest) -> Result<(), String> {
         let job = start.job;
-        if self.placed.contains_key(&job) {
+        if self.placed.get(job).is_some() {
             return Err("it has devices already".into());
         }
         if let Some(lost) = start.devices.iter().find(|device| self.lost.contains(device)) {
             return Err(format!("device {} is lost", lost.0));
         }
         self.launcher.check(&start)?;
+        self.check_company(&start)?;
         let reported = ReportedSteps(self.launcher.saved_steps(job));
         let waits = self.releases.wait(job, &start.devices);
         let phase = Phase::Starting;
-        self.placed.insert(
-            job,
-            PlacedJob { start, launch: None, phase, reported, began: None, next_progress: None },
-        );
-        *self.starts.entry(job).or_default() += 1;
+        self.placed.add(PlacedJob { start, launch: None, phase, reported, began: None, next_report: None });
         if !waits {
             self.begin(job);
         }
         Ok(())
+    }
+
+    /// Whether the jobs that train on devices of a start, or will train there, can train beside it.
+    fn check_company(&self, start: &StartRequest) -> Result<(), String> {
+        self.launcher.check_company(start, &|start| self.placed.staying_beside(start))
     }
 
     fn pause(&mut self, job: JobId) -> Result<(), String> {
@@ -66,12 +69,16 @@ impl<L: Launcher> Testbed<L> {
     }
 
     fn resume(&mut self, job: JobId) -> Result<(), String> {
-        let placed = self.placed.get_mut(&job).ok_or("it has no devices")?;
+        let placed = self.placed.get(job).ok_or("it has no devices")?;
         if placed.phase != Phase::Paused {
             return Err(format!("it is {} and cannot be resumed", placed.phase));
         }
-        placed.phase = Phase::Resuming;
-        if !self.releases.wait(job, &placed.start.devices) {
+        self.check_company(&placed.start)?;
+        let waits = self.releases.wait(job, &placed.start.devices);
+        if let Some(placed) = self.placed.get_mut(job) {
+            placed.phase = Phase::Resuming;
+        }
+        if !waits {
             self.begin(job);
         }
         Ok(())
@@ -83,7 +90,7 @@ impl<L: Launcher> Testbed<L> {
             (_, Some(launch)) => self.launcher.stop(launch, checkpoint)?,
             (_, None) => {
                 let steps = self.launcher.saved_steps(job);
-                self.pending.push((self.now, ClusterEvent::Settled { job, now: Settled::Stopped, steps }));
+                self.add_event(self.now, ClusterEvent::Settled { job, now: Settled::Stopped, steps });
             }
         }
         self.leave(job, Phase::Stopping);
@@ -104,7 +111,7 @@ impl<L: Launcher> Testbed<L> {
     }
 
     fn throttle(&mut self, job: JobId, share: Share) -> Result<(), String> {
-        let placed = self.placed.get_mut(&job).ok_or("it has no devices")?;
+        let placed = self.placed.get_mut(job).ok_or("it has no devices")?;
         match placed.launch {
             Some(launch) => self.launcher.throttle(launch, share),
             // It waits for others to leave, and begins with this share.
@@ -116,21 +123,22 @@ impl<L: Launcher> Testbed<L> {
     }
 
     pub(super) fn on(&self, job: JobId) -> Result<(Phase, Option<LaunchId>), String> {
-        let placed = self.placed.get(&job).ok_or("it has no devices")?;
+        let placed = self.placed.get(job).ok_or("it has no devices")?;
         Ok((placed.phase, placed.launch))
     }
 
     /// Sets the phase of a job that is leaving its devices.
     fn leave(&mut self, job: JobId, phase: Phase) {
-        if let Some(placed) = self.placed.get_mut(&job) {
-            (placed.phase, placed.next_progress) = (phase, None);
+        self.set_next_report(job, None);
+        if let Some(placed) = self.placed.get_mut(job) {
+            placed.phase = phase;
             self.releases.leave(job, &placed.start.devices);
         }
     }
 
     /// Starts or resumes a job on its devices.
     fn begin(&mut self, job: JobId) {
-        let Some(placed) = self.placed.get_mut(&job) else { return };
+        let Some(placed) = self.placed.get_mut(job) else { return };
         // If its device was lost while it waited, its failure is pending.
         if placed.start.devices.iter().any(|device| self.lost.contains(device)) {
             return;
@@ -140,7 +148,7 @@ impl<L: Launcher> Testbed<L> {
                 Ok(launch) => placed.launch = Some(launch),
                 Err(why) => {
                     let failed = not_started(&self.launcher, job, ErrorKind::Start, why);
-                    self.pending.push((self.now, failed));
+                    self.add_event(self.now, failed);
                 }
             },
             (Phase::Resuming, Some(launch)) => self.launcher.resume(launch),

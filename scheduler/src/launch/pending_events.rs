@@ -1,0 +1,73 @@
+//! Events that have happened, and that the engine has not received yet.
+
+use std::{
+    cmp::{Ordering, Reverse},
+    collections::BinaryHeap,
+};
+
+use schema::units::Nanos;
+
+use crate::cluster::ClusterEvent;
+
+#[derive(Default)]
+pub(super) struct PendingEvents {
+    events: BinaryHeap<Reverse<PendingEvent>>,
+    added: u64,
+}
+
+pub(super) struct PendingEvent {
+    at: Nanos,
+    rank: (u8, u32),
+    /// The number of events that were added before it.
+    nth: u64,
+    pub(super) event: ClusterEvent,
+    /// The number of the start of its job, for an event of a launch.
+    pub(super) start: Option<u32>,
+}
+
+impl PendingEvent {
+    /// The order in which the engine receives events.
+    fn turn(&self) -> (Nanos, (u8, u32), u64) {
+        (self.at, self.rank, self.nth)
+    }
+}
+
+impl Ord for PendingEvent {
+    fn cmp(&self, other: &PendingEvent) -> Ordering {
+        self.turn().cmp(&other.turn())
+    }
+}
+
+impl PartialOrd for PendingEvent {
+    fn partial_cmp(&self, other: &PendingEvent) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for PendingEvent {
+    fn eq(&self, other: &PendingEvent) -> bool {
+        self.turn() == other.turn()
+    }
+}
+
+impl Eq for PendingEvent {}
+
+impl PendingEvents {
+    pub(super) fn add(&mut self, at: Nanos, event: ClusterEvent, start: Option<u32>) {
+        self.events.push(Reverse(PendingEvent { at, rank: event.rank(), nth: self.added, event, start }));
+        self.added += 1;
+    }
+
+    /// The time and the rank of the first event.
+    pub(super) fn first_turn(&self) -> Option<(Nanos, (u8, u32))> {
+        self.first().map(|pending| (pending.at, pending.rank))
+    }
+
+    pub(super) fn first(&self) -> Option<&PendingEvent> {
+        self.events.peek().map(|Reverse(pending)| pending)
+    }
+
+    pub(super) fn pop(&mut self) -> Option<ClusterEvent> {
+        self.events.pop().map(|Reverse(pending)| pending.event)
+    }
+}
