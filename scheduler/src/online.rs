@@ -8,6 +8,7 @@ mod doubts;
 mod draws;
 mod fair_times;
 mod first;
+mod first_difference;
 mod forward;
 mod hindsight;
 mod machine_speed;

@@ -35,6 +35,8 @@ pub struct RecordedLaunch {
     pub cpus: Option<u16>,
     /// Time in nanoseconds and steps, both ascending.
     pub points: Vec<(f64, f64)>,
+    /// The time in nanoseconds for which it had trained at each report of progress, and the reported steps.
+    pub reports: Vec<(f64, u64)>,
     /// Its switches in the order in which they were ordered.
     pub switches: Vec<RecordedSwitch>,
     trained: Nanos,
@@ -115,6 +117,9 @@ impl Recorded {
             }
             ClusterEvent::Progress { job, steps, .. } => {
                 self.trained(*job, at, *steps);
+                if let Some(launch) = self.launch(*job) {
+                    launch.reports.push((launch.trained.0 as f64, *steps));
+                }
                 self.report(*job, at, *steps);
             }
             ClusterEvent::Finished { job, steps } => {
@@ -151,6 +156,7 @@ impl Recorded {
                     plan,
                     cpus,
                     points: Vec::new(),
+                    reports: Vec::new(),
                     switches: Vec::new(),
                     trained: Nanos::ZERO,
                     trains_since: None,

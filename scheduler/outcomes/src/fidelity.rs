@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use anyhow::{Context as _, ensure};
 use schema::rows::{
-    Arose, Fairness, Fidelity, FirstSteps, Hindsight, Intervals, JobErrors, JobFidelity, MachineSpeed,
-    Outcome, Prediction, Range, Status, Times, Utilisation,
+    Arose, DecisionDifference, Fairness, Fidelity, FirstSteps, Hindsight, Intervals, JobErrors, JobFidelity,
+    MachineSpeed, Outcome, Prediction, Range, Status, Times, Utilisation,
 };
 use statistics::{median, median_in_place, quantile_of_sorted};
 
@@ -68,6 +68,7 @@ pub fn split_by_hindsight(
     prediction: &Fidelity,
     hindsight: &Fidelity,
     speed: Vec<MachineSpeed>,
+    first_difference: Option<DecisionDifference>,
 ) -> Hindsight {
     let predicted = |of: &Fidelity| of.average_jct.predicted_ns;
     Hindsight {
@@ -77,6 +78,7 @@ pub fn split_by_hindsight(
         drift_ns: difference(predicted(prediction), predicted(hindsight)),
         simulation_ns: difference(predicted(hindsight), hindsight.average_jct.measured_ns),
         speed,
+        first_difference,
     }
 }
 

@@ -57,8 +57,9 @@ pub(super) struct Args {
     again: Option<PathBuf>,
     /// Also simulate the run with the step times and the costs of switches that were measured in it.
     ///
-    /// The error that is left is that of the simulation itself. The drift of these times is gone, with its effect on waiting. The
-    /// speed of the machine is shown as well: the time of a step over that of the tables, for all jobs together. This
+    /// The error that is left is that of the simulation itself. The drift of these times is gone, with its effect on waiting. If the
+    /// policy decides otherwise than in the run, the first decision that differs is shown: two events may be closer to each other than
+    /// the times are known, and the policy then sees them in the other order. The speed of the machine is shown as well: the time of a step over that of the tables, for all jobs together. This
     /// needs the journal of the run. A policy that is a program is started, if the user agrees.
     #[arg(long, conflicts_with = "second")]
     hindsight: bool,
@@ -102,10 +103,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     if args.hindsight {
         let run = RunDir::open(&args.first)?;
         let consent = consent(&args.yes, &run.manifest()?)?;
-        let (simulated, speed) = online::hindsight(&run, &consent)?;
-        let hindsight = fidelity::compare(&as_prediction(&simulated), &first, [of_first; 2])
+        let again = online::hindsight(&run, &consent)?;
+        let hindsight = fidelity::compare(&as_prediction(&again.outcomes), &first, [of_first; 2])
             .with_context(|| format!("inputs/trace.csv and outcomes.csv of {}", args.first.display()))?;
-        found.hindsight = Some(fidelity::split_by_hindsight(&found, &hindsight, speed));
+        let split = fidelity::split_by_hindsight(&found, &hindsight, again.speed, again.first_difference);
+        found.hindsight = Some(split);
     }
     let again = args
         .again

@@ -3,25 +3,35 @@
 use anyhow::{Context as _, bail, ensure};
 use cli::agree::Consent;
 use schema::{
-    decision::{self, Action, ClusterEvent, Turn},
-    rows::{self, MachineSpeed, Outcome, Skip},
+    decision::{self, Action, ClusterEvent, JobId, Turn},
+    rows::{self, DecisionDifference, MachineSpeed, Outcome, Skip},
     run_dir::RunDir,
 };
 
 use super::{
+    first_difference::Decisions,
     machine_speed::machine_speed,
     predict::{Chance, simulate_with},
     run_inputs::RunInputs,
 };
-use crate::{hindsight::Hindsight, journal::Unrecorded, recorded::Recorded};
+use crate::{hindsight::Hindsight, recorded::Recorded};
 
-/// Simulates a run again with the step times of each launch and the duration of each switch in its journal. Returns the outcomes,
-/// and the speed of the machine over the run.
+/// A run that was simulated again.
+pub struct SimulatedAgain {
+    /// Of the simulation.
+    pub outcomes: Vec<Outcome>,
+    /// Of the machine over the run.
+    pub speed: Vec<MachineSpeed>,
+    /// Of the decisions of the simulation from those of the run.
+    pub first_difference: Option<DecisionDifference>,
+}
+
+/// Simulates a run again with the step times of each launch and the duration of each switch in its journal.
 ///
 /// # Errors
-/// Fails if the run has no journal, if its journal is not one of its jobs and devices, if it could not be predicted, and if a launch failed in it, which a simulation does not repeat. Fails if
-/// the user does not agree to start its policy, if that is a program.
-pub fn hindsight(run: &RunDir, consent: &Consent) -> anyhow::Result<(Vec<Outcome>, Vec<MachineSpeed>)> {
+/// Fails if the run has no journal, if its journal is not one of its jobs and devices, if it could not be predicted, and if a launch
+/// failed in it, which a simulation does not repeat. Fails if the user does not agree to start its policy, if that is a program.
+pub fn hindsight(run: &RunDir, consent: &Consent) -> anyhow::Result<SimulatedAgain> {
     let inputs = RunInputs::read(run)?;
     let turns = decision::read(&run.decisions_path())?;
     check_fits(&inputs, &turns).with_context(|| run.decisions_path().display().to_string())?;
@@ -38,9 +48,13 @@ pub fn hindsight(run: &RunDir, consent: &Consent) -> anyhow::Result<(Vec<Outcome
     let course = Box::new(Hindsight(recorded));
     let chance = Chance { seed: inputs.manifest.seed, truth, course };
     let why = || format!("{} cannot be simulated again", run.path().display());
-    let simulated = simulate_with(&inputs, chance, &mut Unrecorded, consent).with_context(why)?;
+    let mut decided = Decisions::default();
+    let simulated = simulate_with(&inputs, chance, &mut decided, consent).with_context(why)?;
     simulated.ended.with_context(why)?;
-    Ok((simulated.jobs.outcomes().collect(), speed))
+    let outcomes = simulated.jobs.outcomes().collect();
+    let name = |job: JobId| inputs.asked[job.0 as usize].name.to_string();
+    let first_difference = Decisions::new(&turns).first_difference(&decided, name);
+    Ok(SimulatedAgain { outcomes, speed, first_difference })
 }
 
 /// Checks that a journal names only jobs and devices of its run.

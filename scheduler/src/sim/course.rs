@@ -5,7 +5,7 @@ use schema::{
     units::Nanos,
 };
 
-use super::LONGEST;
+use super::{LONGEST, state::whole};
 
 /// A part of a launch in which the model gives a step the same time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -19,17 +19,23 @@ pub struct Stretch {
     pub step_ns: f64,
 }
 
-/// The relation of time and steps on a simulated cluster. Steps have a fraction. Both functions increase, and each is the inverse of
-/// the other.
+/// The relation of time and steps on a simulated cluster. Steps have a fraction. `steps_at` and `time_of` increase, and each is the
+/// inverse of the other.
 pub trait ProgressModel {
     /// The steps that a job has done by a time, from the beginning of the stretch on.
     fn steps_at(&mut self, job: JobId, of: &Stretch, at: Nanos) -> f64;
+
+    /// The steps that a job reports at a time, from the beginning of the stretch on.
+    fn reported_at(&mut self, job: JobId, of: &Stretch, at: Nanos) -> u64 {
+        whole(self.steps_at(job, of, at))
+    }
 
     /// The time at which a job has done a number of steps, if the stretch lasts as long.
     fn time_of(&mut self, job: JobId, of: &Stretch, steps: f64) -> Nanos;
 
     /// The steps after which a launch of a job leaves its devices, when it is ordered to for the `nth` time. Launches and orders count
-    /// from 0. `None` if that follows from the time for which it works on.
+    /// from 0. The time from the order to the last of these steps is part of the switch. `None` if the steps follow from the time for which
+    /// the launch works on.
     fn leaves_at(&mut self, _job: JobId, _launch: u32, _to: Settled, _nth: u32) -> Option<u64> {
         None
     }

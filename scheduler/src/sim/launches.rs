@@ -143,7 +143,7 @@ impl SimulatedLauncher<'_> {
         let works_on =
             if works_on == Nanos::ZERO { works_on } else { works_on.max(Nanos(stretch.step_ns as u64)) };
         let at = match self.course.leaves_at(id, start.number, to, ordered[to as usize]) {
-            Some(at) => at.max(boundary(self.steps_at(id, self.now))),
+            Some(at) => at.max(self.done(id)),
             None => boundary(self.steps_at(id, self.after(works_on))),
         };
         self.launches[id].phase = LaunchPhase::Leaving { at, to, checkpoint };

@@ -53,10 +53,15 @@ impl SimulatedLauncher<'_> {
         self.change_pace(&disturbed)
     }
 
-    /// The steps that a job has done by now.
+    /// The steps that a job reports by now: no fewer than at the beginning of its stretch and in its last report.
     pub(super) fn done(&mut self, id: JobId) -> u64 {
         let launch = &self.launches[id];
-        whole(if launch.trains() { self.steps_at(id, self.now) } else { launch.stretch.steps })
+        let least = whole(launch.stretch.steps);
+        if !launch.trains() {
+            return least;
+        }
+        let steps = self.course.reported_at(id, &launch.stretch, self.now);
+        steps.max(least).max(launch.losses_until)
     }
 
     /// The steps that a job that trains has done by a time of its stretch, with a fraction.
@@ -76,7 +81,14 @@ impl SimulatedLauncher<'_> {
         };
         let event = if goal == all { Event::Finish } else { Event::Boundary };
         let (planned, stretch) = (event(id, launch.number), launch.stretch);
-        let at = self.course.time_of(id, &stretch, goal as f64);
+        let leaves_at_once = match launch.phase {
+            LaunchPhase::Leaving { to, .. } if goal < all => {
+                let (start, nth) = (launch.start.number, launch.ordered[to as usize]);
+                self.course.leaves_at(id, start, to, nth).is_some()
+            }
+            _ => false,
+        };
+        let at = if leaves_at_once { now } else { self.course.time_of(id, &stretch, goal as f64) };
         self.queue.plan(now.max(at), planned);
     }
 

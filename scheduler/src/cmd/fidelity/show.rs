@@ -4,7 +4,7 @@ use cli::table;
 use outcomes::fidelity::Bars;
 use rig::output;
 use schema::{
-    rows::{Arose, Fairness, Fidelity, FinishTimeFairness, Hindsight, Times, Utilisation},
+    rows::{Arose, Fairness, Fidelity, FinishTimeFairness, Hindsight, TimedAction, Times, Utilisation},
     units::Nanos,
 };
 
@@ -157,6 +157,15 @@ fn show_hindsight(of: &Hindsight) -> anyhow::Result<()> {
         of.job_jct.p90_percent,
         of.job_jct.max_percent
     ))?;
+    output::print(match &of.first_difference {
+        None => "all decisions about each job were those of the run".to_owned(),
+        Some(found) => format!(
+            "decisions differ from {} on: in the run {}, in the simulation {}",
+            found.job,
+            described(found.run.as_ref()),
+            described(found.simulation.as_ref())
+        ),
+    })?;
     if of.speed.is_empty() {
         return Ok(());
     }
@@ -172,6 +181,10 @@ fn show_hindsight(of: &Hindsight) -> anyhow::Result<()> {
         ]);
     }
     table::print(&lines)
+}
+
+fn described(timed: Option<&TimedAction>) -> String {
+    timed.map_or("none".to_owned(), |timed| format!("{} at {}", timed.action, timed.at_ns))
 }
 
 /// A statistic of the finish-time fairness.

@@ -7,6 +7,7 @@ use super::{
     fairness::FinishTimeFairness,
     machine_speed::MachineSpeed,
 };
+use crate::{decision::Action, units::Nanos};
 
 /// Differences between two runs of one trace, over the jobs that ended well in both. An error is positive
 /// if the predicted value is the larger one.
@@ -54,6 +55,27 @@ pub struct Hindsight {
     /// The part that remains: the error of the simulation itself.
     pub simulation_ns: i64,
     pub speed: Vec<MachineSpeed>,
+    /// The first decision about a job that was another in the simulation than in the run, or came at another time.
+    /// Absent if all decisions about each job were the same, in the same order, at about the same times.
+    #[serde(default)]
+    pub first_difference: Option<DecisionDifference>,
+}
+
+/// Decisions about one job of which one is of the run and the other of a simulation. A side is absent if it has no
+/// further decision about the job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DecisionDifference {
+    /// The name of the job.
+    pub job: String,
+    pub run: Option<TimedAction>,
+    pub simulation: Option<TimedAction>,
+}
+
+/// An action, and the time from the start of the run to its decision.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TimedAction {
+    pub at_ns: Nanos,
+    pub action: Action,
 }
 
 /// The intervals of a prediction, and how many of them hold the measured value.

@@ -48,7 +48,8 @@ pub use export::{Definition, ExportRow, ProgramKind, Split};
 pub use export_step::ExportStep;
 pub use fairness::FinishTimeFairness;
 pub use fidelity::{
-    Arose, Fairness, Fidelity, FirstSteps, Hindsight, Intervals, JobErrors, JobFidelity, Times, Utilisation,
+    Arose, DecisionDifference, Fairness, Fidelity, FirstSteps, Hindsight, Intervals, JobErrors, JobFidelity,
+    TimedAction, Times, Utilisation,
 };
 pub use figure_numbers::{FigureNumbers, Value};
 pub use interference::{Curve, Interference, Side};
