@@ -1,8 +1,10 @@
-//! The dependencies between crates in the manifests are exactly those of ARCHITECTURE.md.
+//! The dependencies between crates in the manifests are exactly those of ARCHITECTURE.md, and modules of `scheduler` keep apart what decides
+//! and what happens.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
+    fs,
+    path::{Path, PathBuf},
     process::Command,
 };
 
@@ -53,13 +55,55 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
 ];
 
+/// Modules of `scheduler` with what they never use: other modules, named after `crate::`, and crates. Policies and the engine do not know
+/// where jobs run, and what runs jobs knows neither.
+const NEVER: &[(&str, &[&str])] = &[
+    ("policy", &["engine", "launch", "sim", "testbed", "online", "cmd", "fs::", "colocate::"]),
+    (
+        "engine",
+        &["launch", "sim", "testbed", "online", "cmd", "fs::", "process::", "rig::", "jobs::", "colocate::"],
+    ),
+    (
+        "launch",
+        &[
+            "engine",
+            "policy",
+            "sim",
+            "testbed",
+            "online",
+            "cmd",
+            "fs::",
+            "process::",
+            "rig::",
+            "jobs::",
+            "colocate::",
+        ],
+    ),
+    (
+        "sim",
+        &[
+            "engine",
+            "policy",
+            "testbed",
+            "online",
+            "cmd",
+            "fs::",
+            "process::",
+            "rig::",
+            "jobs::",
+            "colocate::",
+        ],
+    ),
+    ("testbed", &["engine", "policy", "sim", "online", "cmd"]),
+];
+
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
 fn manifest(folder: &str) -> toml::Table {
     let path = root().join(folder).join("Cargo.toml");
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     text.parse().expect("cargo reads it, so it is TOML")
 }
 
@@ -107,6 +151,85 @@ fn every_member_of_the_workspace_has_its_arrows_written_down() {
         let member = member.as_str().expect("a folder");
         assert!(ARROWS.iter().any(|(folder, _)| *folder == member), "{member} is missing in this test");
     }
+}
+
+#[test]
+fn what_decides_and_what_runs_jobs_do_not_use_each_other() {
+    let source = root().join("scheduler/src");
+    for (module, never) in NEVER {
+        let mut files = vec![source.join(module).with_extension("rs")];
+        files.retain(|file| file.exists());
+        add_files(&source.join(module), &mut files);
+        assert!(files.len() > 1, "{module} has no files");
+        for file in files {
+            let text = fs::read_to_string(&file).expect("a file of the checkout");
+            let used = used(&text);
+            let found = never.iter().find(|name| used.contains(name.trim_end_matches("::")));
+            assert_eq!(found, None, "{}", file.display());
+        }
+    }
+}
+
+fn add_files(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).into_iter().flatten() {
+        let path = entry.expect("a folder of the checkout").path();
+        match path.extension() {
+            None => add_files(&path, files),
+            Some(_) if path.ends_with("tests.rs") => {}
+            Some(_) => files.push(path),
+        }
+    }
+}
+
+/// What the code of a file uses before its tests: modules of its own crate by their names, and crates.
+fn used(text: &str) -> BTreeSet<String> {
+    let code = text.split("#[cfg(test)]\nmod tests {").next().expect("a split has a first part");
+    let lines: Vec<&str> = code.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+    let code = lines.join("\n");
+    let mut used = BTreeSet::new();
+    for name in ["fs::", "process::", "rig::", "jobs::", "colocate::"] {
+        let is_part = |before: char| before.is_alphanumeric() || "_.".contains(before);
+        if code.match_indices(name).any(|(at, _)| !code[..at].ends_with(is_part)) {
+            used.insert(name.trim_end_matches("::").to_owned());
+        }
+    }
+    for (at, path) in code.match_indices("crate::") {
+        let rest = &code[at + path.len()..];
+        match rest.strip_prefix('{') {
+            None => used.extend([first_word(rest)]),
+            Some(list) => used.extend(first_words(list)),
+        }
+    }
+    used
+}
+
+/// The first word of each entry of a list in braces, whose first brace is left out.
+fn first_words(list: &str) -> Vec<String> {
+    let (mut words, mut depth, mut is_first) = (Vec::new(), 0, true);
+    for part in list.split_inclusive([',', '{', '}']) {
+        let word = first_word(part.trim_start());
+        if depth == 0 && is_first && !word.is_empty() {
+            words.push(word);
+        }
+        is_first = part.ends_with([',', '}']);
+        depth += i32::from(part.ends_with('{')) - i32::from(part.ends_with('}'));
+        if depth < 0 {
+            break;
+        }
+    }
+    words
+}
+
+fn first_word(text: &str) -> String {
+    text.chars().take_while(|letter| letter.is_alphanumeric() || *letter == '_').collect()
+}
+
+#[test]
+fn uses_are_found_in_lists_and_paths() {
+    let text = "use crate::{\n    job::{Job, engine},\n    sim,\n};\nfn f() { crate::online::g(); rig::note(); }\n// crate::cmd\n";
+    assert_eq!(used(text), ["job", "online", "rig", "sim"].map(str::to_owned).into());
+    let test = "#[cfg(test)]\nmod tests;\nuse crate::job::Job;\n#[cfg(test)]\nmod tests { use crate::sim; }";
+    assert_eq!(used(test), ["job"].map(str::to_owned).into());
 }
 
 /// Only torch-worker links libtorch, and torch-worker is no default member.
