@@ -1,12 +1,14 @@
 //! The simulation of a run with what was measured in it.
 
+use std::collections::BTreeMap;
+
 use schema::{
     decision::{JobId, Settled},
     units::Nanos,
 };
 
 use crate::{
-    recorded::Recorded,
+    recorded::{Recorded, RecordedJob, RecordedLaunch},
     sim::{Exact, ProgressModel, Stretch},
 };
 
@@ -18,28 +20,33 @@ const AWAY: f64 = 0.1;
 /// A launch that the run did not have gets on like the other launches of its job, and that of a job without any as the model says.
 /// Steps beyond the last of a launch take as long as those of its job on average: the last ones before an order to leave were granted
 /// before and seem to be faster.
-pub struct Hindsight(pub Recorded);
+pub struct Hindsight {
+    recorded: Recorded,
+    /// The mean time of a step of each job, in nanoseconds, over all of its launches.
+    mean_step_ns: BTreeMap<JobId, f64>,
+}
 
 impl Hindsight {
-    /// Steps by the time for which the launch has trained, at two points or more.
-    fn points(&self, job: JobId, launch: u32) -> Option<&[(f64, f64)]> {
-        let launch = self.0.job(job)?.launches.get(launch as usize)?;
-        (launch.points.len() > 1).then_some(&launch.points)
+    pub fn new(recorded: Recorded) -> Hindsight {
+        let mean_step_ns = recorded.jobs().filter_map(|(id, job)| Some((id, mean_step_ns(job)?))).collect();
+        Hindsight { recorded, mean_step_ns }
     }
 
-    fn mean_step_ns(&self, job: JobId) -> Option<f64> {
-        let of_launch = |points: &Vec<(f64, f64)>| Some((points.first().copied()?, points.last().copied()?));
-        let launches = &self.0.job(job)?.launches;
-        let ends = launches.iter().filter_map(|launch| of_launch(&launch.points));
-        let (ns, steps) = ends
-            .fold((0.0, 0.0), |(ns, steps), (first, last)| (ns + last.0 - first.0, steps + last.1 - first.1));
-        (steps > 0.0).then(|| ns / steps)
+    fn launch(&self, job: JobId, launch: u32) -> Option<&RecordedLaunch> {
+        self.recorded.job(job)?.launches.get(launch as usize)
+    }
+
+    /// Steps by the time for which the launch has trained, at two points or more, and the time of a step beyond the last.
+    fn line(&self, job: JobId, of: &Stretch) -> Option<Line<'_>> {
+        let points = &self.launch(job, of.launch)?.points;
+        let beyond_ns = self.mean_step_ns.get(&job).copied().unwrap_or(of.step_ns);
+        (points.len() > 1).then_some(Line { points, beyond_ns })
     }
 
     /// The steps of the report that was due when a launch had trained for a time in nanoseconds. The report came a little later, and the
     /// run may have seen the beginning of the launch later still.
     fn report(&self, job: JobId, launch: u32, trained_ns: f64) -> Option<u64> {
-        let reports = &self.0.job(job)?.launches.get(launch as usize)?.reports;
+        let reports = &self.launch(job, launch)?.reports;
         let next = reports.partition_point(|(ns, _)| *ns < trained_ns);
         let near = (next.saturating_sub(1)..=next).filter(|nth| {
             let Some((ns, _)) = reports.get(*nth) else { return false };
@@ -50,41 +57,39 @@ impl Hindsight {
         near.min_by(|one, other| distance(one).total_cmp(&distance(other))).map(|nth| reports[nth].1)
     }
 
+    /// The duration of the `nth` switch of a launch to a state, and the steps at its end.
+    fn switched(&self, job: JobId, launch: u32, to: Settled, nth: u32) -> Option<(Nanos, u64)> {
+        let switches = &self.launch(job, launch)?.switches;
+        switches.iter().filter(|switch| switch.to == to).nth(nth as usize)?.ended
+    }
+
     /// The stretch of a launch that the run did not have.
     fn otherwise(&self, job: JobId, of: &Stretch) -> Stretch {
-        Stretch { step_ns: self.mean_step_ns(job).unwrap_or(of.step_ns), ..*of }
+        Stretch { step_ns: self.mean_step_ns.get(&job).copied().unwrap_or(of.step_ns), ..*of }
     }
 }
 
 impl ProgressModel for Hindsight {
     fn steps_at(&mut self, job: JobId, of: &Stretch, at: Nanos) -> f64 {
-        match self.points(job, of.launch) {
+        match self.line(job, of) {
             None => Exact.steps_at(job, &self.otherwise(job, of), at),
-            Some(points) => {
-                let step_ns = self.mean_step_ns(job).unwrap_or(of.step_ns);
-                let trained = trained_ns(points, of.steps, step_ns);
-                steps_after(points, trained + (at - of.since).0 as f64, step_ns)
-            }
+            Some(line) => line.steps_after(line.trained_at(of, at)),
         }
     }
 
     fn time_of(&mut self, job: JobId, of: &Stretch, steps: f64) -> Nanos {
-        match self.points(job, of.launch) {
+        match self.line(job, of) {
             None => Exact.time_of(job, &self.otherwise(job, of), steps),
-            Some(points) => {
-                let step_ns = self.mean_step_ns(job).unwrap_or(of.step_ns);
-                let [from, to] = [of.steps, steps].map(|steps| trained_ns(points, steps, step_ns));
+            Some(line) => {
+                let [from, to] = [of.steps, steps].map(|steps| line.trained_ns(steps));
                 of.since + Nanos((to - from).max(0.0).ceil() as u64)
             }
         }
     }
 
     fn reported_at(&mut self, job: JobId, of: &Stretch, at: Nanos) -> u64 {
-        let steps = self.steps_at(job, of, at).round() as u64;
-        let Some(points) = self.points(job, of.launch) else { return steps };
-        let step_ns = self.mean_step_ns(job).unwrap_or(of.step_ns);
-        let trained = trained_ns(points, of.steps, step_ns) + (at - of.since).0 as f64;
-        self.report(job, of.launch, trained).unwrap_or(steps)
+        let report = self.line(job, of).and_then(|line| self.report(job, of.launch, line.trained_at(of, at)));
+        report.unwrap_or_else(|| self.steps_at(job, of, at).round() as u64)
     }
 
     fn leaves_at(&mut self, job: JobId, launch: u32, to: Settled, nth: u32) -> Option<u64> {
@@ -96,26 +101,41 @@ impl ProgressModel for Hindsight {
     }
 }
 
-impl Hindsight {
-    fn switched(&self, job: JobId, launch: u32, to: Settled, nth: u32) -> Option<(Nanos, u64)> {
-        let switches = &self.0.job(job)?.launches.get(launch as usize)?.switches;
-        switches.iter().filter(|switch| switch.to == to).nth(nth as usize)?.ended
-    }
+fn mean_step_ns(job: &RecordedJob) -> Option<f64> {
+    let of_launch = |points: &Vec<(f64, f64)>| Some((points.first().copied()?, points.last().copied()?));
+    let ends = job.launches.iter().filter_map(|launch| of_launch(&launch.points));
+    let (ns, steps) =
+        ends.fold((0.0, 0.0), |(ns, steps), (first, last)| (ns + last.0 - first.0, steps + last.1 - first.1));
+    (steps > 0.0).then(|| ns / steps)
 }
 
-/// The steps of a launch after it has trained for a time in nanoseconds. Steps beyond the last point take `step_ns`.
-fn steps_after(points: &[(f64, f64)], trained_ns: f64, step_ns: f64) -> f64 {
-    match points.last() {
-        Some((last_ns, last)) if trained_ns > *last_ns => last + (trained_ns - last_ns) / step_ns,
-        _ => on_line(points, trained_ns, |point| point),
-    }
+/// The steps of a launch by the time in nanoseconds for which it has trained.
+struct Line<'a> {
+    /// Two or more, both coordinates ascending.
+    points: &'a [(f64, f64)],
+    /// The time of a step beyond the last point.
+    beyond_ns: f64,
 }
 
-/// The time for which a launch has trained after this number of steps, in nanoseconds. The inverse of [`steps_after`].
-fn trained_ns(points: &[(f64, f64)], steps: f64, step_ns: f64) -> f64 {
-    match points.last() {
-        Some((last_ns, last)) if steps > *last => last_ns + (steps - last) * step_ns,
-        _ => on_line(points, steps, |(ns, steps)| (steps, ns)),
+impl Line<'_> {
+    fn steps_after(&self, trained_ns: f64) -> f64 {
+        match self.points.last() {
+            Some((ns, steps)) if trained_ns > *ns => steps + (trained_ns - ns) / self.beyond_ns,
+            _ => on_line(self.points, trained_ns, |point| point),
+        }
+    }
+
+    /// The inverse of [`Line::steps_after`].
+    fn trained_ns(&self, steps: f64) -> f64 {
+        match self.points.last() {
+            Some((ns, last)) if steps > *last => ns + (steps - last) * self.beyond_ns,
+            _ => on_line(self.points, steps, |(ns, steps)| (steps, ns)),
+        }
+    }
+
+    /// The time for which a launch has trained at a time of a stretch.
+    fn trained_at(&self, of: &Stretch, at: Nanos) -> f64 {
+        self.trained_ns(of.steps) + (at - of.since).0 as f64
     }
 }
 

@@ -139,6 +139,9 @@ impl<L: Launcher> Cluster for LaunchCluster<L> {
             let report = self.reports.first().map(|(at, _)| *at);
             let until = [deadline, arrival, report].into_iter().flatten().min();
             if !self.receive(until.map(|until| self.clock.of_launcher(until)))? && until.is_none() {
+                if self.placed.have_launches() {
+                    return Err(anyhow::anyhow!("launches ended without an event that says how").into());
+                }
                 return Err(ClusterError::Nothing);
             }
         }

@@ -10,6 +10,7 @@ mod drift;
 mod events;
 mod faults;
 mod launches;
+mod settings;
 mod state;
 mod stretches;
 
@@ -23,13 +24,14 @@ use model::{
 use schema::{
     decision::{ClusterEvent, DeviceId, JobId, Share},
     rows::ErrorKind,
-    sharing::Sharing,
-    suspension::Suspension,
     units::Nanos,
 };
 
-pub use self::course::{Exact, ProgressModel, Stretch};
-pub use self::drift::Drifting;
+pub use self::{
+    course::{Exact, ProgressModel, Stretch},
+    drift::Drifting,
+    settings::{Faults, Settings},
+};
 use self::{
     events::{Event, Queue},
     state::{LaunchPhase, Launches},
@@ -46,72 +48,6 @@ use crate::{
 
 /// The longest simulated time, 100 years. Every duration is cut to it, so that sums of a few durations do not overflow.
 const LONGEST: Nanos = Nanos(100 * 366 * 24 * 3_600 * Nanos::SECOND.0);
-
-/// The settings of a simulation.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
-    /// The seed of all random numbers.
-    pub seed: u64,
-    /// The way in which packed jobs share their devices.
-    pub sharing: Sharing,
-    /// How jobs are suspended.
-    pub suspension: Suspension,
-    /// The standard deviation of the step times of launches on the log scale. Each launch is faster or slower than the model says
-    /// by a random factor. 0 for no noise.
-    pub noise: f64,
-    /// The interval between progress reports of a job, from the time at which its launch began to run.
-    pub progress_every: Option<Nanos>,
-    /// The interval between checkpoints of a running job. The time of a checkpoint is spread over the steps between two of them.
-    pub checkpoint_every: Option<Nanos>,
-    pub faults: Faults,
-    /// Whether a job that would take more than a hundred years is refused when it starts. A simulation of a hundred years takes hours
-    /// under a policy with turns of seconds. Where endless jobs are allowed, the policy ends them.
-    pub refuses_endless: bool,
-}
-
-/// Mean times, in nanoseconds. Times are drawn from exponential distributions. Without a mean nothing fails.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Faults {
-    /// The mean time between failures of a device.
-    pub device_mtbf_ns: Option<f64>,
-    /// The mean time from the failure of a device to its return.
-    pub device_repair_ns: f64,
-    /// The mean running time of a launch between crashes of its own.
-    pub launch_mtbf_ns: Option<f64>,
-}
-
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
-            seed: 0,
-            sharing: Sharing::TIME_SLICE,
-            suspension: Suspension::default(),
-            noise: 0.0,
-            progress_every: None,
-            checkpoint_every: None,
-            faults: Faults::default(),
-            refuses_endless: false,
-        }
-    }
-}
-
-impl Settings {
-    /// Checks the settings.
-    ///
-    /// # Errors
-    /// Fails if the noise is no standard deviation, and if an interval is 0.
-    pub fn check(&self) -> anyhow::Result<()> {
-        let Settings { noise, progress_every, checkpoint_every, .. } = self;
-        ensure!(
-            noise.is_finite() && *noise >= 0.0,
-            "the noise is {noise}; write a standard deviation of 0 or more, such as 0.02"
-        );
-        for (what, every) in [("progress reports", progress_every), ("checkpoints", checkpoint_every)] {
-            ensure!(*every != Some(Nanos::ZERO), "the interval of {what} is 0; write a time above 0");
-        }
-        Ok(())
-    }
-}
 
 /// Simulated launches on virtual devices in virtual time. A launch has the number of its job.
 pub struct SimulatedLauncher<'a> {
@@ -214,7 +150,10 @@ impl<'a> SimulatedLauncher<'a> {
             let before = self.asked[..number as usize].last();
             let in_order = before.is_none_or(|before| before.arrival <= asked.arrival);
             ensure!(in_order, "job '{name}': it arrives before the previous job of the trace");
-            check_end(asked.arrival)?;
+            ensure!(
+                asked.arrival < LONGEST,
+                "job '{name}': it arrives after more than 100 simulated years; check its arrival"
+            );
             if asked.steps.is_none() {
                 bail!(
                     "job '{name}': its length is not known; add columns 'steps' and 'step_ns' to its trace"
@@ -270,18 +209,19 @@ impl<'a> SimulatedLauncher<'a> {
 
     /// Whether this launch of the job has not ended. Its number changes when a job beside it fails.
     fn is_there(&self, id: JobId, start: u32) -> bool {
-        let is_it = |launch: &&state::SimulatedLaunch| {
-            launch.start.number == start && launch.phase != LaunchPhase::Away
-        };
-        self.launches.get(id).is_some_and(|launch| is_it(&launch))
+        let launch = self.launches.get(id);
+        launch.is_some_and(|launch| launch.start.number == start && launch.phase != LaunchPhase::Away)
     }
 
     /// Jumps to the next event that the cluster receives. Returns `None` if no event comes up to `until`.
     fn next_event(&mut self, until: Option<Nanos>) -> anyhow::Result<Option<ClusterEvent>> {
         while let Some(at) = self.queue.first_at().filter(|at| until.is_none_or(|until| *at <= until)) {
-            check_end(at)?;
+            ensure!(
+                at < LONGEST,
+                "jobs have not ended after 100 simulated years; check their arrivals, steps and step times"
+            );
             self.now = self.now.max(at);
-            if let Some((_, event)) = self.queue.pop()
+            if let Some(event) = self.queue.pop()
                 && let Some(happened) = self.meet(event)?
             {
                 return Ok(Some(happened));
@@ -314,15 +254,6 @@ impl<'a> SimulatedLauncher<'a> {
             | Event::Crash(..) => Ok(None),
         }
     }
-}
-
-/// A simulation ends after [`LONGEST`].
-fn check_end(at: Nanos) -> anyhow::Result<()> {
-    ensure!(
-        at < LONGEST,
-        "jobs have not ended after 100 simulated years; check their arrivals, steps and step times"
-    );
-    Ok(())
 }
 
 /// The job of a launch.
@@ -375,7 +306,7 @@ impl Launcher for SimulatedLauncher<'_> {
 
     fn take_loss(&mut self, launch: LaunchId) -> Option<f64> {
         let steps = self.done(job(launch));
-        let before = std::mem::replace(&mut self.launches[job(launch)].losses_until, steps);
+        let before = std::mem::replace(&mut self.launches[job(launch)].reported, steps);
         self.asked[launch.0 as usize].loss_curve?.mean(before, steps)
     }
 

@@ -59,8 +59,9 @@ pub(super) struct Args {
     ///
     /// The error that is left is that of the simulation itself. The drift of these times is gone, with its effect on waiting. If the
     /// policy decides otherwise than in the run, the first decision that differs is shown: two events may be closer to each other than
-    /// the times are known, and the policy then sees them in the other order. The speed of the machine is shown as well: the time of a step over that of the tables, for all jobs together. This
-    /// needs the journal of the run. A policy that is a program is started, if the user agrees.
+    /// the times are known, and the policy then sees them in the other order. The speed of the machine is shown as well: the time of a
+    /// step over that of the tables, for all jobs together. This needs the journal of the run. A policy that is a program is started, if
+    /// the user agrees.
     #[arg(long, conflicts_with = "second")]
     hindsight: bool,
     #[command(flatten)]

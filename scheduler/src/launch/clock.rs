@@ -1,4 +1,4 @@
-//! Time of a run on a testbed.
+//! The time of a run, by the clock of its launcher.
 
 use schema::units::Nanos;
 

@@ -4,7 +4,8 @@ use schema::{plan::Plan, units::Nanos};
 
 use crate::cluster::{ClusterError, ClusterEvent, DeviceId, JobId, Share};
 
-/// One launch of a launcher, which chooses the number. No two launches that are not forgotten have the same.
+/// One launch of a launcher, which chooses the number. No two launches that have not ended have the same. A launcher that gives a number
+/// a second time lets [`Launcher::forget`] do nothing, because the number of an ended launch may be in use again by then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LaunchId(pub u32);
 
@@ -19,8 +20,9 @@ pub trait Launcher {
     /// Returns the reason why it cannot.
     fn check(&mut self, start: &StartRequest) -> Result<(), String>;
 
-    /// Whether jobs could train beside each other. `staying` lists, for each of them, the other jobs that train on its devices or will
-    /// train there, in the order of their numbers. Processes can always; a simulation has to know how fast they are.
+    /// Whether a start and the jobs that stay on its devices could train beside each other. `staying` lists the jobs that stay beside a
+    /// start: those that train on its devices or will train there, in the order of their numbers. Processes can always train beside each
+    /// other; a simulation has to know how fast they are.
     ///
     /// # Errors
     /// Returns the reason why they cannot.

@@ -71,3 +71,26 @@ impl PendingEvents {
         self.events.pop().map(|Reverse(pending)| pending.event)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use schema::decision::{DeviceId, JobId, Settled};
+
+    use super::*;
+
+    #[test]
+    fn events_come_by_time_then_by_rank_then_as_they_were_added() {
+        let settled = |job, steps| ClusterEvent::Settled { job: JobId(job), now: Settled::Paused, steps };
+        let lost = ClusterEvent::DeviceLost { device: DeviceId(0) };
+        let finished = ClusterEvent::Finished { job: JobId(9), steps: 1 };
+        let mut pending = PendingEvents::default();
+        for (at, event) in [(7, settled(2, 5)), (7, settled(1, 4)), (7, lost.clone()), (7, settled(1, 3))] {
+            pending.add(Nanos(at), event, None);
+        }
+        pending.add(Nanos(7), finished.clone(), Some(0));
+        pending.add(Nanos(3), settled(3, 0), None);
+        assert_eq!(pending.first_turn(), Some((Nanos(3), settled(3, 0).rank())));
+        let popped: Vec<ClusterEvent> = std::iter::from_fn(|| pending.pop()).collect();
+        assert_eq!(popped, [settled(3, 0), finished, lost, settled(1, 4), settled(1, 3), settled(2, 5)]);
+    }
+}

@@ -26,7 +26,7 @@ pub(super) struct PlacedJob {
     pub(super) next_report: Option<Nanos>,
 }
 
-/// All of them, by job and by device.
+/// All jobs that have devices or are on their way, by job and by device.
 pub(super) struct PlacedJobs {
     jobs: Vec<Slot>,
     /// The jobs of each device, in no order.
@@ -82,6 +82,10 @@ impl PlacedJobs {
             take_off(&mut self.on_devices[device.0 as usize], job);
         }
         Some(*placed)
+    }
+
+    pub(super) fn have_launches(&self) -> bool {
+        self.jobs.iter().filter_map(|slot| slot.placed.as_ref()).any(|placed| placed.launch.is_some())
     }
 
     /// The jobs that have a device.

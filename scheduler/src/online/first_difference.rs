@@ -12,11 +12,11 @@ use crate::{journal::Journal, view::View};
 
 /// The decisions about each job, in their order.
 #[derive(Default)]
-pub(super) struct Decisions(BTreeMap<JobId, Vec<TimedAction>>);
+pub(super) struct DecisionsOfJobs(BTreeMap<JobId, Vec<TimedAction>>);
 
-impl Decisions {
-    pub(super) fn new(turns: &[Turn]) -> Decisions {
-        let mut decisions = Decisions::default();
+impl DecisionsOfJobs {
+    pub(super) fn new(turns: &[Turn]) -> DecisionsOfJobs {
+        let mut decisions = DecisionsOfJobs::default();
         turns.iter().for_each(|turn| decisions.add(turn));
         decisions
     }
@@ -32,11 +32,11 @@ impl Decisions {
         self.0.get(&job)?.get(nth)
     }
 
-    /// The earliest decision about a job that differs from the decision of a simulation with the same number. Decisions about
+    /// The earliest decision about a job that differs from the decision of a simulation with the same number. DecisionsOfJobs about
     /// different jobs may have another order. `name` is the name of a job.
     pub(super) fn first_difference(
         &self,
-        simulated: &Decisions,
+        simulated: &DecisionsOfJobs,
         name: impl Fn(JobId) -> String,
     ) -> Option<DecisionDifference> {
         let jobs: BTreeSet<JobId> = self.0.keys().chain(simulated.0.keys()).copied().collect();
@@ -60,7 +60,7 @@ fn is_same(run: Option<&TimedAction>, simulation: Option<&TimedAction>) -> bool 
     run.action == simulation.action && run.at_ns.0.abs_diff(simulation.at_ns.0) <= near
 }
 
-impl Journal for Decisions {
+impl Journal for DecisionsOfJobs {
     fn record(&mut self, turn: Turn, _view: &View<'_>) -> anyhow::Result<()> {
         self.add(&turn);
         Ok(())
@@ -77,8 +77,8 @@ mod tests {
 
     use super::*;
 
-    fn decisions(actions: &[(u64, Action)]) -> Decisions {
-        let mut decisions = Decisions::default();
+    fn decisions(actions: &[(u64, Action)]) -> DecisionsOfJobs {
+        let mut decisions = DecisionsOfJobs::default();
         for (at, action) in actions {
             let timed = TimedAction { at_ns: Nanos(*at), action: action.clone() };
             decisions.0.entry(action.job()).or_default().push(timed);

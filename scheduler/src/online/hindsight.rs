@@ -9,7 +9,7 @@ use schema::{
 };
 
 use super::{
-    first_difference::Decisions,
+    first_difference::DecisionsOfJobs,
     machine_speed::machine_speed,
     predict::{Chance, simulate_with},
     run_inputs::RunInputs,
@@ -18,11 +18,11 @@ use crate::{hindsight::Hindsight, recorded::Recorded};
 
 /// A run that was simulated again.
 pub struct SimulatedAgain {
-    /// Of the simulation.
+    /// The outcomes of the simulation.
     pub outcomes: Vec<Outcome>,
-    /// Of the machine over the run.
+    /// The speed of the machine over the run.
     pub speed: Vec<MachineSpeed>,
-    /// Of the decisions of the simulation from those of the run.
+    /// The first decision of the simulation that is not that of the run.
     pub first_difference: Option<DecisionDifference>,
 }
 
@@ -45,15 +45,15 @@ pub fn hindsight(run: &RunDir, consent: &Consent) -> anyhow::Result<SimulatedAga
     let skips: Vec<Skip> = rows::read_appended(&run.skips_path())?;
     let speed = machine_speed(&inputs, &recorded, &skips);
     let truth = &*inputs.models.truth;
-    let course = Box::new(Hindsight(recorded));
+    let course = Box::new(Hindsight::new(recorded));
     let chance = Chance { seed: inputs.manifest.seed, truth, course };
     let why = || format!("{} cannot be simulated again", run.path().display());
-    let mut decided = Decisions::default();
+    let mut decided = DecisionsOfJobs::default();
     let simulated = simulate_with(&inputs, chance, &mut decided, consent).with_context(why)?;
     simulated.ended.with_context(why)?;
     let outcomes = simulated.jobs.outcomes().collect();
     let name = |job: JobId| inputs.asked[job.0 as usize].name.to_string();
-    let first_difference = Decisions::new(&turns).first_difference(&decided, name);
+    let first_difference = DecisionsOfJobs::new(&turns).first_difference(&decided, name);
     Ok(SimulatedAgain { outcomes, speed, first_difference })
 }
 

@@ -63,8 +63,8 @@ impl Queue {
         self.0.peek().map(|Reverse(planned)| planned.at)
     }
 
-    pub(super) fn pop(&mut self) -> Option<(Nanos, Event)> {
-        self.0.pop().map(|Reverse(planned)| (planned.at, planned.event))
+    pub(super) fn pop(&mut self) -> Option<Event> {
+        self.0.pop().map(|Reverse(planned)| planned.event)
     }
 }
 
@@ -89,8 +89,8 @@ mod tests {
         ];
         planned.iter().for_each(|(at, event)| queue.plan(Nanos(*at), *event));
         assert_eq!(queue.first_at(), Some(Nanos(3)));
-        let popped: Vec<_> = std::iter::from_fn(|| queue.pop()).map(|(at, event)| (at.0, event)).collect();
-        let order = [8, 4, 6, 5, 2, 3, 1, 0, 7].map(|place: usize| planned[place]);
+        let popped: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
+        let order = [8, 4, 6, 5, 2, 3, 1, 0, 7].map(|place: usize| planned[place].1);
         assert_eq!(popped, order);
     }
 }

@@ -17,6 +17,9 @@ use super::{
 };
 use crate::launch::{launcher::StartRequest, take_off};
 
+/// The time by which a scheduler may have given an order late.
+const LATE: Nanos = Nanos(10_000_000);
+
 impl SimulatedLauncher<'_> {
     pub(super) fn begin(&mut self, start: &StartRequest) -> anyhow::Result<()> {
         let id = start.job;
@@ -56,8 +59,9 @@ impl SimulatedLauncher<'_> {
                 let takes = self.ordered(id, Settled::Stopped).unwrap_or(takes);
                 self.switch(id, Settled::Stopped, checkpoint, takes);
             }
-            LaunchPhase::Leaving { at, to: Settled::Paused, .. } => {
-                self.launches[id].phase = LaunchPhase::Leaving { at, to: Settled::Stopped, checkpoint };
+            LaunchPhase::Leaving { at, to: Settled::Paused, by_record, .. } => {
+                let to = Settled::Stopped;
+                self.launches[id].phase = LaunchPhase::Leaving { at, to, checkpoint, by_record };
             }
             LaunchPhase::Switching { to: Settled::Paused, .. } => {
                 let takes = self.cost_of_stopping(id, checkpoint)?;
@@ -72,7 +76,7 @@ impl SimulatedLauncher<'_> {
 
     /// The end of its last step here has come: the launch leaves.
     pub(super) fn reach_boundary(&mut self, id: JobId) -> anyhow::Result<()> {
-        let LaunchPhase::Leaving { at, to, checkpoint } = self.launches[id].phase else { return Ok(()) };
+        let LaunchPhase::Leaving { at, to, checkpoint, .. } = self.launches[id].phase else { return Ok(()) };
         self.cease_training(id)?;
         self.launches[id].stretch.steps = at as f64;
         let takes = match to {
@@ -142,11 +146,20 @@ impl SimulatedLauncher<'_> {
         // Who is granted work has the step after the present one always, however long it is.
         let works_on =
             if works_on == Nanos::ZERO { works_on } else { works_on.max(Nanos(stretch.step_ns as u64)) };
-        let at = match self.course.leaves_at(id, start.number, to, ordered[to as usize]) {
-            Some(at) => at.max(self.done(id)),
+        // The steps of the run are done within about the recorded time. A launch that leaves much earlier than in the run was not granted
+        // them.
+        let nth = ordered[to as usize];
+        let takes = self.course.switch(id, start.number, to, nth).unwrap_or_default();
+        let recorded = self.course.leaves_at(id, start.number, to, nth);
+        let latest = self.now + takes + takes.max(LATE);
+        let recorded = recorded.filter(|at| self.course.time_of(id, stretch, *at as f64) <= latest);
+        let at = match recorded {
+            Some(at) => at.max(self.steps_at(id, self.now).round() as u64),
             None => boundary(self.steps_at(id, self.after(works_on))),
         };
-        self.launches[id].phase = LaunchPhase::Leaving { at, to, checkpoint };
+        let launch = &mut self.launches[id];
+        let (at, by_record) = (at.max(launch.reported), recorded.is_some());
+        launch.phase = LaunchPhase::Leaving { at, to, checkpoint, by_record };
         self.plan_goal(id);
     }
 

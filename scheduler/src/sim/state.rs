@@ -39,8 +39,10 @@ pub(super) struct SimulatedLaunch {
     pub(super) began: Option<Nanos>,
     /// Steps that its last checkpoint holds, where it has one.
     pub(super) saved: Option<u64>,
-    /// Its steps up to which losses were reported.
-    pub(super) losses_until: u64,
+    /// Its steps in its last report of progress; at first those of its checkpoint.
+    pub(super) reported: u64,
+    /// When it last began to train.
+    pub(super) trains_since: Nanos,
     /// The number of switches whose durations were drawn.
     pub(super) switches: u32,
     /// The number of switches of this launch to each state that were ordered.
@@ -55,11 +57,12 @@ pub(super) enum LaunchPhase {
         checkpoint: bool,
     },
     Training,
-    /// Trains until it has done this number of steps.
+    /// Trains until it has done this number of steps, or does the steps within the switch, whose duration is known by record.
     Leaving {
         at: u64,
         to: Settled,
         checkpoint: bool,
+        by_record: bool,
     },
     Paused,
 }
@@ -75,7 +78,8 @@ impl SimulatedLaunch {
             speed: 1.0,
             began: None,
             saved: None,
-            losses_until: 0,
+            reported: 0,
+            trains_since: Nanos::ZERO,
             switches: 0,
             ordered: [0; 3],
         }
@@ -86,7 +90,7 @@ impl SimulatedLaunch {
         self.start.clone_from(start);
         let saved = self.saved.unwrap_or(0);
         self.stretch = Stretch { launch: start.number, steps: saved as f64, ..Stretch::default() };
-        self.losses_until = saved;
+        self.reported = saved;
         self.began = None;
         self.ordered = [0; 3];
     }
@@ -102,7 +106,7 @@ impl SimulatedLaunch {
     }
 }
 
-/// The launches of all jobs. A job takes memory for one from its first start to its last step.
+/// The launches of all jobs. A job takes memory for one from its first start until it has finished, or the policy has ended it.
 pub(super) struct Launches(Vec<Option<Box<SimulatedLaunch>>>);
 
 impl Launches {
@@ -136,13 +140,13 @@ impl Index<JobId> for Launches {
 
     #[inline]
     fn index(&self, id: JobId) -> &SimulatedLaunch {
-        self.0[id.0 as usize].as_deref().expect("the job was started and has not finished")
+        self.0[id.0 as usize].as_deref().expect("the job was started, has not finished and was not ended")
     }
 }
 
 impl IndexMut<JobId> for Launches {
     #[inline]
     fn index_mut(&mut self, id: JobId) -> &mut SimulatedLaunch {
-        self.0[id.0 as usize].as_deref_mut().expect("the job was started and has not finished")
+        self.0[id.0 as usize].as_deref_mut().expect("the job was started, has not finished and was not ended")
     }
 }

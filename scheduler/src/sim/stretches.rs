@@ -30,7 +30,7 @@ impl SimulatedLauncher<'_> {
         let now = self.now;
         let launch = &mut self.launches[id];
         launch.phase = LaunchPhase::Training;
-        launch.stretch.since = now;
+        (launch.stretch.since, launch.trains_since) = (now, now);
         launch.stint += 1;
         for device in &launch.start.devices {
             self.devices[device.0 as usize].trains.push(id);
@@ -53,15 +53,14 @@ impl SimulatedLauncher<'_> {
         self.change_pace(&disturbed)
     }
 
-    /// The steps that a job reports by now: no fewer than at the beginning of its stretch and in its last report.
+    /// The steps that a job reports by now: no fewer than in its last report, and none of a training that begins now.
     pub(super) fn done(&mut self, id: JobId) -> u64 {
         let launch = &self.launches[id];
-        let least = whole(launch.stretch.steps);
-        if !launch.trains() {
-            return least;
+        if !launch.trains() || launch.trains_since == self.now {
+            return whole(launch.stretch.steps);
         }
         let steps = self.course.reported_at(id, &launch.stretch, self.now);
-        steps.max(least).max(launch.losses_until)
+        steps.max(launch.reported)
     }
 
     /// The steps that a job that trains has done by a time of its stretch, with a fraction.
@@ -81,13 +80,8 @@ impl SimulatedLauncher<'_> {
         };
         let event = if goal == all { Event::Finish } else { Event::Boundary };
         let (planned, stretch) = (event(id, launch.number), launch.stretch);
-        let leaves_at_once = match launch.phase {
-            LaunchPhase::Leaving { to, .. } if goal < all => {
-                let (start, nth) = (launch.start.number, launch.ordered[to as usize]);
-                self.course.leaves_at(id, start, to, nth).is_some()
-            }
-            _ => false,
-        };
+        let leaves_at_once =
+            goal < all && matches!(launch.phase, LaunchPhase::Leaving { by_record: true, .. });
         let at = if leaves_at_once { now } else { self.course.time_of(id, &stretch, goal as f64) };
         self.queue.plan(now.max(at), planned);
     }
@@ -97,11 +91,10 @@ impl SimulatedLauncher<'_> {
         let others = staying(start);
         self.step_ns(start, &others, &[])?;
         for other in others {
+            // The job itself does not stay anywhere before it starts or resumes.
             let mut company = staying(other);
-            if company.iter().all(|beside| beside.job != start.job) {
-                company.push(start);
-                company.sort_unstable_by_key(|beside| beside.job);
-            }
+            company.push(start);
+            company.sort_unstable_by_key(|beside| beside.job);
             self.step_ns(other, &company, &[])?;
         }
         Ok(())

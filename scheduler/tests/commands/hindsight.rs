@@ -145,7 +145,10 @@ fn hindsight_of_real_runs_takes_their_times_or_names_the_decision_that_differs()
             Some(found) => {
                 println!("{policy}: {average:.2} %, {jobs:?}: {found:?}");
                 assert!(
-                    text.contains(&format!("decisions differ from {} on: in the run ", found.job)),
+                    text.contains(&format!(
+                        "the first decision that differs is about {}: in the run ",
+                        found.job
+                    )),
                     "{text}"
                 );
             }

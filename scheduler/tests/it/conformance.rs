@@ -1,7 +1,8 @@
-//! A simulated cluster and a testbed behave the same for engine and policy: every turn is equal.
+//! Two launchers behave the same for engine and policy: the simulated one, and one that looks through all its launches at each event.
+//! Every turn is equal, and equal to that of earlier versions by its digest.
 //!
-//! Both are given the same random cluster, trace, step times and settings. Not compared are the noise of step times, which the
-//! launcher of a testbed does not draw, and devices that come back, which those of a testbed do not.
+//! Both are given the same random cluster, trace, step times and settings. Not compared are the noise of step times and devices that
+//! come back, which the second launcher does not have.
 
 use std::{
     collections::BTreeMap,

@@ -160,7 +160,7 @@ fn show_hindsight(of: &Hindsight) -> anyhow::Result<()> {
     output::print(match &of.first_difference {
         None => "all decisions about each job were those of the run".to_owned(),
         Some(found) => format!(
-            "decisions differ from {} on: in the run {}, in the simulation {}",
+            "the first decision that differs is about {}: in the run {}, in the simulation {}",
             found.job,
             described(found.run.as_ref()),
             described(found.simulation.as_ref())

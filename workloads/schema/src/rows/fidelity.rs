@@ -61,8 +61,8 @@ pub struct Hindsight {
     pub first_difference: Option<DecisionDifference>,
 }
 
-/// Decisions about one job of which one is of the run and the other of a simulation. A side is absent if it has no
-/// further decision about the job.
+/// A decision about a job in the run, and the decision about the job in its place in a simulation. One is absent if that side
+/// decided no more about the job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DecisionDifference {
     /// The name of the job.
