@@ -12,7 +12,7 @@ use crate::{
     sim::{Exact, ProgressModel, Stretch},
 };
 
-/// A report of a run is at most this part of the time since the report before away from when it was due.
+/// The largest distance of a recorded report from its due time, as a fraction of the time since the report before.
 const AWAY: f64 = 0.1;
 
 /// A course along which each launch gets on as the launch of the run did, step by step, and each switch takes as long as it took.
@@ -43,8 +43,8 @@ impl Hindsight {
         (points.len() > 1).then_some(Line { points, beyond_ns })
     }
 
-    /// The steps of the report that was due when a launch had trained for a time in nanoseconds. The report came a little later, and the
-    /// run may have seen the beginning of the launch later still.
+    /// The steps of the recorded report that was due after this training time. Both the report and the beginning of the launch were
+    /// recorded a little late, so that the training time of the report may lie on either side.
     fn report(&self, job: JobId, launch: u32, trained_ns: f64) -> Option<u64> {
         let reports = &self.launch(job, launch)?.reports;
         let next = reports.partition_point(|(ns, _)| *ns < trained_ns);

@@ -66,6 +66,7 @@ pub struct SimulatedLauncher<'a> {
     names: BTreeMap<JobId, String>,
 }
 
+/// A cluster whose launches are simulated.
 pub type SimulatedCluster<'a> = LaunchCluster<SimulatedLauncher<'a>>;
 
 /// A device and the jobs on it.

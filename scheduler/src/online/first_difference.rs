@@ -32,8 +32,8 @@ impl DecisionsOfJobs {
         self.0.get(&job)?.get(nth)
     }
 
-    /// The earliest decision about a job that differs from the decision of a simulation with the same number. DecisionsOfJobs about
-    /// different jobs may have another order. `name` is the name of a job.
+    /// Returns the earliest decision about a job that differs from the simulated decision with the same number. Decisions about different
+    /// jobs may have another order. `name` returns the name of a job.
     pub(super) fn first_difference(
         &self,
         simulated: &DecisionsOfJobs,
@@ -52,11 +52,11 @@ impl DecisionsOfJobs {
     }
 }
 
-/// Whether two decisions are for the same action at about the same time: within a thousandth of it, or ten milliseconds, in which
-/// a scheduler on a busy machine may see an event late.
+/// Whether two decisions order the same action at about the same time: their times differ by at most 0.1 %, or by at most 5 ms, because
+/// a scheduler receives events late.
 fn is_same(run: Option<&TimedAction>, simulation: Option<&TimedAction>) -> bool {
     let (Some(run), Some(simulation)) = (run, simulation) else { return false };
-    let near = (run.at_ns.0 / 1_000).max(Nanos::SECOND.0 / 100);
+    let near = (run.at_ns.0 / 1_000).max(Nanos::SECOND.0 / 200);
     run.action == simulation.action && run.at_ns.0.abs_diff(simulation.at_ns.0) <= near
 }
 
@@ -99,9 +99,9 @@ mod tests {
             decisions(&[(0, start(0, 0)), (1, start(1, 1)), (5, stop(0)), (6, start(0, 1)), (9, stop(1))]);
         let name = |job: JobId| format!("j{}", job.0);
         let first = |others: &[(u64, Action)]| {
-            let found = run.first_difference(&decisions(others), name)?;
+            let difference = run.first_difference(&decisions(others), name)?;
             let at = |timed: Option<TimedAction>| timed.map(|timed| timed.at_ns.0);
-            Some((found.job, at(found.run), at(found.simulation)))
+            Some((difference.job, at(difference.run), at(difference.simulation)))
         };
         let reordered = [(0, start(1, 1)), (1, start(0, 0)), (4, stop(1)), (5, stop(0)), (7, start(0, 1))];
         assert_eq!(

@@ -146,8 +146,8 @@ impl SimulatedLauncher<'_> {
         // Who is granted work has the step after the present one always, however long it is.
         let works_on =
             if works_on == Nanos::ZERO { works_on } else { works_on.max(Nanos(stretch.step_ns as u64)) };
-        // The steps of the run are done within about the recorded time. A launch that leaves much earlier than in the run was not granted
-        // them.
+        // A launch does its granted steps within the recorded switch. If the recorded steps would take much longer, the launch leaves
+        // earlier than in the run, and these steps were not granted.
         let nth = ordered[to as usize];
         let takes = self.course.switch(id, start.number, to, nth).unwrap_or_default();
         let recorded = self.course.leaves_at(id, start.number, to, nth);

@@ -41,8 +41,9 @@ pub(super) struct SimulatedLaunch {
     pub(super) saved: Option<u64>,
     /// Its steps in its last report of progress; at first those of its checkpoint.
     pub(super) reported: u64,
-    /// When it last began to train.
+    /// When it last began to train, and the steps that it began with.
     pub(super) trains_since: Nanos,
+    pub(super) trains_from: u64,
     /// The number of switches whose durations were drawn.
     pub(super) switches: u32,
     /// The number of switches of this launch to each state that were ordered.
@@ -80,6 +81,7 @@ impl SimulatedLaunch {
             saved: None,
             reported: 0,
             trains_since: Nanos::ZERO,
+            trains_from: 0,
             switches: 0,
             ordered: [0; 3],
         }

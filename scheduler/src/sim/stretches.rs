@@ -31,6 +31,7 @@ impl SimulatedLauncher<'_> {
         let launch = &mut self.launches[id];
         launch.phase = LaunchPhase::Training;
         (launch.stretch.since, launch.trains_since) = (now, now);
+        launch.trains_from = whole(launch.stretch.steps);
         launch.stint += 1;
         for device in &launch.start.devices {
             self.devices[device.0 as usize].trains.push(id);
@@ -53,14 +54,17 @@ impl SimulatedLauncher<'_> {
         self.change_pace(&disturbed)
     }
 
-    /// The steps that a job reports by now: no fewer than in its last report, and none of a training that begins now.
+    /// The steps that a job reports now. They never fall below its last report and the steps with which it began to train.
     pub(super) fn done(&mut self, id: JobId) -> u64 {
         let launch = &self.launches[id];
-        if !launch.trains() || launch.trains_since == self.now {
+        if !launch.trains() {
             return whole(launch.stretch.steps);
         }
+        if launch.trains_since == self.now {
+            return launch.trains_from;
+        }
         let steps = self.course.reported_at(id, &launch.stretch, self.now);
-        steps.max(launch.reported)
+        steps.max(launch.reported).max(launch.trains_from)
     }
 
     /// The steps that a job that trains has done by a time of its stretch, with a fraction.

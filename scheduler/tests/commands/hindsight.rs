@@ -104,13 +104,13 @@ const PREEMPTING: [&str; 5] = [
     "gandiva:quantum=600ms:pack=off:migrate=off",
 ];
 
-/// Seven jobs of half a second to two seconds, which arrive within three seconds.
+/// Seven jobs of 1.5 s to 2.5 s, which arrive within three seconds.
 fn drawn_trace(seed: u64) -> String {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut arrivals: Vec<u64> = (0..7).map(|_| random.u64(0..3_000)).collect();
     arrivals.sort_unstable();
     let job = |(number, at): (usize, u64)| {
-        format!("j{number},{}.{:03},short,{},5000000\n", at / 1_000, at % 1_000, random.u64(100..400))
+        format!("j{number},{}.{:03},short,{},5000000\n", at / 1_000, at % 1_000, random.u64(300..500))
     };
     let jobs: String = arrivals.into_iter().enumerate().map(job).collect();
     format!("name,submit_s,job,steps,step_ns\n{jobs}")
@@ -138,22 +138,49 @@ fn hindsight_of_real_runs_takes_their_times_or_names_the_decision_that_differs()
         let (average, jobs) = (hindsight.average_jct.error_percent, hindsight.job_jct);
         match hindsight.first_difference {
             None => {
-                // Of the shortest job, ten milliseconds are two percent.
+                // Beside two busy loops, a job was up to 3.4 % off.
                 assert!(average.abs() < 1.0 && jobs.max_percent < 5.0, "{policy}: {average} {jobs:?}");
                 assert!(text.contains("all decisions about each job were those of the run"), "{text}");
             }
-            Some(found) => {
-                println!("{policy}: {average:.2} %, {jobs:?}: {found:?}");
-                assert!(
-                    text.contains(&format!(
-                        "the first decision that differs is about {}: in the run ",
-                        found.job
-                    )),
-                    "{text}"
-                );
+            Some(difference) => {
+                let line = format!("the first decision that differs is about {}: ", difference.job);
+                assert!(text.contains(&line), "{policy}: {text}");
+                assert_ne!(difference.run, difference.simulation, "{policy}");
             }
         }
     }
+}
+
+/// Recorded runs whose simulation decides otherwise, because two of their jobs have the same share within a millisecond.
+const UNDECIDED: [&str; 1] = ["20261125-epyc-turns/shares-2"];
+
+/// Recorded runs that were published without the models that they believed.
+const WITHOUT_MODELS: &str = "20261125-epyc-rubick/";
+
+#[test]
+fn the_recorded_runs_are_simulated_to_half_a_percent() {
+    let records = crate::fit::record("");
+    let mut folders = vec![records.clone()];
+    let mut simulated = 0;
+    while let Some(folder) = folders.pop() {
+        let entries = fs::read_dir(&folder).expect("a folder of the checkout");
+        folders.extend(entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()));
+        let name = folder.strip_prefix(&records).unwrap().to_str().expect("plain names").to_owned();
+        if !folder.join("decisions.jsonl").exists() || name.starts_with(WITHOUT_MODELS) {
+            continue;
+        }
+        let said = crate::door().exits(0, &format!("fidelity {} --hindsight --json", folder.display()));
+        let fidelity: Fidelity = rows::from_json(&said.out).unwrap();
+        let hindsight = fidelity.hindsight.expect("it was asked for");
+        simulated += 1;
+        if UNDECIDED.contains(&&*name) {
+            assert!(hindsight.first_difference.is_some(), "{name}");
+            continue;
+        }
+        let (average, jobs) = (hindsight.average_jct.error_percent, hindsight.job_jct);
+        assert!(average.abs() < 0.5 && jobs.max_percent < 0.5, "{name}: {average} {jobs:?}");
+    }
+    assert!(simulated >= 42, "{simulated} runs");
 }
 
 #[test]

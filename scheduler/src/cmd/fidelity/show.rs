@@ -4,7 +4,10 @@ use cli::table;
 use outcomes::fidelity::Bars;
 use rig::output;
 use schema::{
-    rows::{Arose, Fairness, Fidelity, FinishTimeFairness, Hindsight, TimedAction, Times, Utilisation},
+    rows::{
+        Arose, DecisionDifference, Fairness, Fidelity, FinishTimeFairness, Hindsight, TimedAction, Times,
+        Utilisation,
+    },
     units::Nanos,
 };
 
@@ -159,12 +162,7 @@ fn show_hindsight(of: &Hindsight) -> anyhow::Result<()> {
     ))?;
     output::print(match &of.first_difference {
         None => "all decisions about each job were those of the run".to_owned(),
-        Some(found) => format!(
-            "the first decision that differs is about {}: in the run {}, in the simulation {}",
-            found.job,
-            described(found.run.as_ref()),
-            described(found.simulation.as_ref())
-        ),
+        Some(difference) => first_difference(difference),
     })?;
     if of.speed.is_empty() {
         return Ok(());
@@ -181,6 +179,24 @@ fn show_hindsight(of: &Hindsight) -> anyhow::Result<()> {
         ]);
     }
     table::print(&lines)
+}
+
+/// Two times of the same action may be equal in three digits, so that their difference is printed.
+fn first_difference(difference: &DecisionDifference) -> String {
+    let DecisionDifference { job, run, simulation } = difference;
+    let what = match (run, simulation) {
+        (Some(run), Some(simulated)) if run.action == simulated.action => {
+            let when = if simulated.at_ns < run.at_ns { "earlier" } else { "later" };
+            let by = Nanos(run.at_ns.0.abs_diff(simulated.at_ns.0));
+            format!("{} at {} in the run comes {by} {when} in the simulation", run.action, run.at_ns)
+        }
+        _ => format!(
+            "in the run {}, in the simulation {}",
+            described(run.as_ref()),
+            described(simulation.as_ref())
+        ),
+    };
+    format!("the first decision that differs is about {job}: {what}")
 }
 
 fn described(timed: Option<&TimedAction>) -> String {
