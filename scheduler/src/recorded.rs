@@ -124,7 +124,7 @@ impl Recorded {
             }
             ClusterEvent::Finished { job, steps } => {
                 self.finished_instead(*job, at, *steps);
-                self.trained(*job, at, *steps);
+                self.finished(*job, at, *steps);
                 self.report(*job, at, *steps);
                 self.over(*job, at);
             }
@@ -266,6 +266,16 @@ impl Recorded {
         }
     }
 
+    /// A job has ended, some time after its last step, which it may have reported before. All of its time counts as training.
+    fn finished(&mut self, job: JobId, at: Nanos, steps: u64) {
+        self.trained(job, at, steps);
+        if let Some(launch) = self.launch(job)
+            && let Some(last) = launch.points.last_mut()
+        {
+            last.0 = launch.trained.0 as f64;
+        }
+    }
+
     fn launch(&mut self, job: JobId) -> Option<&mut RecordedLaunch> {
         self.jobs.get_mut(&job)?.launches.last_mut()
     }
@@ -330,6 +340,23 @@ mod tests {
         assert_eq!(ended(first, 1), Some((Nanos(5), 9)), "it left with its last step");
         let points = &recorded.job(first).expect("it ran").launches[0].points;
         assert_eq!(points, &[(0.0, 0.0), (15.0, 9.0)], "and trained until then");
+    }
+
+    #[test]
+    fn a_job_that_reports_its_last_step_trains_until_it_has_ended() {
+        let job = JobId(0);
+        let start = Action::Start { job, devices: vec![DeviceId(0)], cpus: None, plan: None };
+        let progress = |steps| ClusterEvent::Progress { job, steps, loss: None };
+        let recorded = recorded(vec![
+            (0, vec![], vec![start]),
+            (10, vec![ClusterEvent::Settled { job, now: Settled::Running, steps: 0 }], vec![]),
+            (20, vec![progress(5)], vec![]),
+            (30, vec![progress(9)], vec![]),
+            (36, vec![ClusterEvent::Finished { job, steps: 9 }], vec![]),
+        ]);
+        let launch = &recorded.job(job).expect("it ran").launches[0];
+        assert_eq!(launch.points, [(0.0, 0.0), (10.0, 5.0), (26.0, 9.0)]);
+        assert_eq!(launch.reports, [(10.0, 5), (20.0, 9)]);
     }
 
     /// Both jobs share the device until the first one fails, and the second one then trains alone.

@@ -138,8 +138,7 @@ fn hindsight_of_real_runs_takes_their_times_or_names_the_decision_that_differs()
         let (average, jobs) = (hindsight.average_jct.error_percent, hindsight.job_jct);
         match hindsight.first_difference {
             None => {
-                // Beside two busy loops, a job was up to 3.4 % off.
-                assert!(average.abs() < 1.0 && jobs.max_percent < 5.0, "{policy}: {average} {jobs:?}");
+                assert!(average.abs() < 1.0 && jobs.max_percent < 1.0, "{policy}: {average} {jobs:?}");
                 assert!(text.contains("all decisions about each job were those of the run"), "{text}");
             }
             Some(difference) => {
@@ -180,7 +179,7 @@ fn the_recorded_runs_are_simulated_to_half_a_percent() {
         let (average, jobs) = (hindsight.average_jct.error_percent, hindsight.job_jct);
         assert!(average.abs() < 0.5 && jobs.max_percent < 0.5, "{name}: {average} {jobs:?}");
     }
-    assert!(simulated >= 42, "{simulated} runs");
+    assert!(simulated >= 44, "{simulated} runs");
 }
 
 #[test]
