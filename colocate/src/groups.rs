@@ -31,10 +31,9 @@ pub fn group(members: &[&Cell], sharing: &Sharing) -> Group {
 
 fn refusal(members: &[&Cell], sharing: &Sharing) -> Option<String> {
     let of_member = |cell: &&Cell| Some(format!("{} cannot run: {}", cell.name, cell.unsupported.as_ref()?));
-    let weights = sharing.weights().and_then(|weights| weights.count());
     members.iter().find_map(of_member).or_else(|| {
-        let count = weights.filter(|&count| count != members.len())?;
-        Some(format!("{sharing} has {count} weights, and the group has {} members", members.len()))
+        let count = sharing.seats().filter(|&count| count != members.len())?;
+        Some(format!("{sharing} is for {count} members, and the group has {}", members.len()))
     })
 }
 
@@ -85,7 +84,7 @@ mod tests {
             assert_eq!(reason(&[&a, &b], mode), None, "{mode}");
         }
         assert_eq!(reason(&[&a, &c], "time-slice").as_deref(), Some("c cannot run: runs no plans with tp"));
-        let weights = "step-gate:2/1 has 2 weights, and the group has 3 members";
+        let weights = "step-gate:2/1 is for 2 members, and the group has 3";
         assert_eq!(reason(&[&a, &b, &a], "step-gate:2/1").as_deref(), Some(weights));
     }
 }

@@ -64,7 +64,10 @@ pub fn visit_group(
 ) -> anyhow::Result<Option<Visit>> {
     let VisitRequest { sharing, seats: requests, again, rule } = request;
     let all_obey = requests.iter().all(|seat| !seat.outside);
-    ensure!(all_obey || !sharing.takes_turns(), "{sharing} holds members, but one of them obeys no grant");
+    ensure!(
+        all_obey || !sharing.needs_steps(),
+        "{sharing} needs steps of each member, and one of them shows none"
+    );
     let devices: Vec<_> = requests.iter().flat_map(|seat| seat.request.spec.devices.clone()).collect();
     let mut backend = backend(sharing, &devices);
     let seats = requests.iter().map(|seat| Seat::new(seat.outside)).collect();
@@ -145,7 +148,7 @@ impl Group<'_> {
         self.visit.barrier_mono_ns = Some(barrier);
         outside.into_iter().for_each(|(seat, request)| self.start(seat, request));
         match sharing {
-            Sharing::Alone | Sharing::TimeSlice { .. } | Sharing::CpuShares { .. } => {
+            Sharing::Alone | Sharing::TimeSlice { .. } | Sharing::CpuShares { .. } | Sharing::Mps { .. } => {
                 self.at_once(barrier)?
             }
             Sharing::StepGate { quantum, weights } => self.in_turns(barrier, *quantum, weights)?,
@@ -200,7 +203,11 @@ impl Group<'_> {
             }
             Some(RigEvent::Said { member, rank, at, event }) => {
                 if let Some(launched) = self.launched(member) {
+                    let was_seen = launched.is_seen();
                     launched.on_event(rank, at, &event);
+                    if !was_seen && launched.is_seen() {
+                        self.verify_member(member)?;
+                    }
                 }
             }
             Some(RigEvent::Ended { member, end, .. }) => self.replace(member, &end)?,
@@ -253,16 +260,26 @@ impl Group<'_> {
         self.seats.iter_mut().find(|seat| seat.has(member))?.launched_mut()
     }
 
-    fn verify(&self) -> Result<(), Stop> {
-        for (number, seat) in self.seats.iter().enumerate() {
-            if let Some(launched) = seat.launches.last() {
-                let verified = self.backend.verify(number, &launched.pids);
-                verified.map_err(|why| {
-                    Stop::NotShared(format!("{} does not share as requested: {why}", launched.name))
-                })?;
-            }
-        }
-        Ok(())
+    /// Checks the current launch of each seat, before members share and after it. One that was just started again is checked at its
+    /// first step: until then it has done nothing that counts, and may not have opened the device.
+    fn verify(&mut self) -> Result<(), Stop> {
+        (0..self.seats.len()).try_for_each(|seat| self.verify_seat(seat))
+    }
+
+    fn verify_member(&mut self, member: Member) -> Result<(), Stop> {
+        let seat = self.seats.iter().position(|seat| seat.has(member));
+        seat.map_or(Ok(()), |seat| self.verify_seat(seat))
+    }
+
+    fn verify_seat(&mut self, number: usize) -> Result<(), Stop> {
+        let seat = &self.seats[number];
+        let Some(launched) = seat.launches.last().filter(|launched| seat.outside || launched.is_seen())
+        else {
+            return Ok(());
+        };
+        self.backend
+            .verify(number, &launched.pids)
+            .map_err(|why| Stop::NotShared(format!("{} does not share as requested: {why}", launched.name)))
     }
 
     /// Makes all members leave as the outcome requires, and waits until they have ended.

@@ -16,7 +16,7 @@ pub trait Backend {
 
     /// Checks that the processes of a seat share as the mode requires, or returns why they do not. Published numbers of a mode
     /// must not come from another one.
-    fn verify(&self, seat: usize, pids: &[u32]) -> Result<(), String>;
+    fn verify(&mut self, seat: usize, pids: &[u32]) -> Result<(), String>;
 
     /// Removes the setup, after all processes have ended.
     fn tear_down(&mut self) -> anyhow::Result<()>;

@@ -45,10 +45,10 @@ impl Backend for CpuShares {
     }
 
     fn isolation(&self, seat: usize) -> Isolation {
-        Isolation { cgroup: self.made.as_ref().and_then(|made| made.seat(seat)), slice: None }
+        Isolation { cgroup: self.made.as_ref().and_then(|made| made.seat(seat)), ..Isolation::default() }
     }
 
-    fn verify(&self, seat: usize, pids: &[u32]) -> Result<(), String> {
+    fn verify(&mut self, seat: usize, pids: &[u32]) -> Result<(), String> {
         let Some(group) = self.isolation(seat).cgroup else { return Err("its cgroup is not there".into()) };
         let file = group.join("cgroup.procs");
         let members = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;

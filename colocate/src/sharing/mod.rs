@@ -8,13 +8,14 @@
 mod backend;
 mod cgroup;
 mod cpu_shares;
+mod mps;
 mod plain;
 mod slices;
 
 use schema::{device::Device, sharing::Sharing};
 
 pub use self::backend::Backend;
-use self::{cpu_shares::CpuShares, plain::Plain, slices::Slices};
+use self::{cpu_shares::CpuShares, mps::Mps, plain::Plain, slices::Slices};
 
 /// The setup that `sharing` needs for jobs on these devices.
 pub fn backend(sharing: &Sharing, devices: &[Device]) -> Box<dyn Backend> {
@@ -25,5 +26,8 @@ pub fn backend(sharing: &Sharing, devices: &[Device]) -> Box<dyn Backend> {
         | Sharing::Sequential => Box::new(Plain::on(devices)),
         Sharing::TimeSlice { slice: Some(slice) } => Box::new(Slices::new(*slice, devices)),
         Sharing::CpuShares { weights } => Box::new(CpuShares::new(weights.clone(), devices)),
+        Sharing::Mps { threads, memory_mib } => {
+            Box::new(Mps::new(threads.clone(), memory_mib.clone(), devices))
+        }
     }
 }

@@ -47,7 +47,7 @@ impl Backend for Slices {
         Isolation { slice: Some(self.slice), ..Isolation::default() }
     }
 
-    fn verify(&self, _seat: usize, pids: &[u32]) -> Result<(), String> {
+    fn verify(&mut self, _seat: usize, pids: &[u32]) -> Result<(), String> {
         for &pid in pids.iter().filter(|pid| runs(**pid)) {
             let found = of(pid).map_err(|error| format!("slices of process {pid}: {error}"))?;
             if found != self.slice {
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn a_process_inherits_the_slices_of_the_thread_that_starts_it() {
-        let slices = Slices::new(SLICE, &["cpu:0".parse().unwrap()]);
+        let mut slices = Slices::new(SLICE, &["cpu:0".parse().unwrap()]);
         if let Err(reason) = slices.probe() {
             return schema::skips::skipped("slices", reason);
         }

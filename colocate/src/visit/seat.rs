@@ -143,6 +143,11 @@ impl Launched {
         self.rests.is_ready()
     }
 
+    /// Whether it has shown a step.
+    pub(super) fn is_seen(&self) -> bool {
+        !self.steps.is_empty()
+    }
+
     /// Whether its time limit has passed and it is not ready.
     pub(super) fn keeps_us_waiting(&self) -> bool {
         !self.is_ready() && self.ready_by.is_some_and(|by| Nanos::monotonic_now() > by)

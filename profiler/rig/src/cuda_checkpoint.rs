@@ -20,6 +20,7 @@ use schema::{device::Device, units::Nanos};
 use crate::{
     device,
     leash::die_with_us,
+    mps,
     programs::{is_there, output_within},
 };
 
@@ -34,9 +35,6 @@ const LOCKS_WITHIN: Duration = Duration::from_secs(10);
 
 /// The time after which an action is given up. About 5 GB/s were reported, so that 80 GB take 15 s.
 const PATIENCE: Duration = Duration::from_secs(120);
-
-/// The pipe of an MPS daemon in its default folder. Launches can join no other, because they do not inherit variables of MPS.
-const MPS_PIPE: &str = "/tmp/nvidia-mps/control";
 
 /// One action of the program on a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +65,12 @@ impl fmt::Display for CudaAction {
 /// # Errors
 /// Returns the reason why it cannot. Devices that MIG has divided are refused when they are opened.
 pub fn check(devices: &[Device]) -> Result<(), String> {
-    check_with(devices, device::driver_version().as_deref(), is_there(PROGRAM), Path::new(MPS_PIPE))
+    check_with(
+        devices,
+        device::driver_version().as_deref(),
+        is_there(PROGRAM),
+        Path::new(mps::DEFAULT_SOCKET),
+    )
 }
 
 fn check_with(

@@ -60,6 +60,8 @@ pub struct Isolation {
     pub cgroup: Option<PathBuf>,
     /// The length of time slices that it requests from the kernel's scheduler.
     pub slice: Option<Duration>,
+    /// Variables of its environment.
+    pub environment: Vec<(&'static str, OsString)>,
 }
 
 /// The orders of the harness, one byte each. The end of file is an order for [`KILL`].

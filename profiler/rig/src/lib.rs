@@ -16,6 +16,7 @@ mod launch;
 pub mod leash;
 pub mod limits;
 mod measure;
+pub mod mps;
 pub mod output;
 pub mod pace;
 pub mod processes;

@@ -121,6 +121,12 @@ fn below(alive: &[Stat], mut roots: Vec<i32>) -> Vec<ProcessId> {
     found
 }
 
+/// Whether a process is below `root`, at any depth.
+pub(crate) fn is_below(pid: u32, root: u32) -> bool {
+    let parent = |pid: u32| Some(Process::new(pid as i32).ok()?.stat().ok()?.ppid as u32);
+    std::iter::successors(parent(pid), |&pid| parent(pid)).any(|pid| pid == root)
+}
+
 /// Whether `root` or a process below it has mapped a file whose path contains `part`.
 pub fn loads(root: i32, part: &str) -> bool {
     let maps = |pid| fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use std::{
     ffi::OsStr,
-    io,
+    io::{self, Write as _},
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
     sync::mpsc,
@@ -39,12 +39,20 @@ pub fn find(name: &str) -> anyhow::Result<PathBuf> {
 
 /// Whether a program of the user's with this name can be started: on the PATH, or at its path.
 pub fn is_there(name: &str) -> bool {
-    let can_be_started = |path: &Path| path.is_file() && access(path, Access::EXEC_OK).is_ok();
     if name.contains('/') {
         return can_be_started(name.as_ref());
     }
     let folders = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&folders).any(|folder| can_be_started(&folder.join(name)))
+    find_in(std::env::split_paths(&folders), name).is_some()
+}
+
+/// The path of the first program with this name in these folders that can be started.
+pub(crate) fn find_in(folders: impl IntoIterator<Item = PathBuf>, name: &str) -> Option<PathBuf> {
+    folders.into_iter().map(|folder| folder.join(name)).find(|path| can_be_started(path))
+}
+
+fn can_be_started(path: &Path) -> bool {
+    path.is_file() && access(path, Access::EXEC_OK).is_ok()
 }
 
 /// The paths of all programs that a launch may need.
@@ -88,9 +96,25 @@ fn ask_torch_worker<const N: usize>(arguments: [&OsStr; N]) -> anyhow::Result<St
 
 /// Runs a program to its end and returns its output. A program that exceeds the time limit is killed, and the result is `None`.
 /// Its death is not waited for, because it may never come to a process that hangs in a driver.
-pub(crate) fn output_within(timeout: Duration, mut command: Command) -> io::Result<Option<Output>> {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = command.spawn()?;
+pub(crate) fn output_within(timeout: Duration, command: Command) -> io::Result<Option<Output>> {
+    answer_within(timeout, command, "")
+}
+
+/// The same for a program that reads its input, which must fit into a pipe.
+pub(crate) fn answer_within(
+    timeout: Duration,
+    mut command: Command,
+    input: &str,
+) -> io::Result<Option<Output>> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn()?;
+    if let Some(mut stdin) = child.stdin.take() {
+        match stdin.write_all(input.as_bytes()) {
+            // It has ended without reading.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+            written => written?,
+        }
+    }
     let pid = Pid::from_child(&child);
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || sender.send(child.wait_with_output()));

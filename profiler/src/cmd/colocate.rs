@@ -64,7 +64,9 @@ pub(super) struct Args {
     /// time-slice[:SLICE]: all members run at once, scheduled by the device or the kernel; on cores, a time slice such as 20ms,
     /// up to 100ms, can be given where the kernel's own are shorter. step-gate[:QUANTUM][:WEIGHTS]: one member runs at a time,
     /// in turns that end at a step. A turn lasts QUANTUM, a number of steps such as 8 or a time such as 250ms or 2s (default
-    /// 1s), times the member's weight, as in 2/1. cpu-shares:WEIGHTS: all members run at once, and have CPU time by weight.
+    /// 1s), times the member's weight, as in 2/1. mps[:PERCENTS][:SIZES]: all members run at once on one GPU as clients of a daemon of
+    /// NVIDIA's MPS that the run starts and ends, with all multiprocessors and all memory unless limits are given: one for all
+    /// members, as in 50 or 20GiB, or one for each, as in 70/30:20GiB/10GiB. cpu-shares:WEIGHTS: all members run at once, and have CPU time by weight.
     /// sequential: one member runs after the other, each for the whole measured time. This is the baseline for the throughput
     /// of a group; its members have no slowdown.
     #[arg(long, value_name = "MODE,..", value_delimiter = ',')]

@@ -55,7 +55,7 @@ pub(super) fn unsupported_rows(run: &RunDir, manifest: &Manifest) -> Vec<Measure
     manifest.groups.iter().filter_map(refused).flatten().collect()
 }
 
-/// Rows of groups that take turns, if `row` shows that one of their members cannot. For a program of the user's this is only
+/// Rows of groups whose mode needs what one of their members cannot do, as `row` shows. For a program of the user's this is only
 /// known after it has run.
 pub(super) fn refused_by(
     run: &RunDir,
@@ -66,9 +66,18 @@ pub(super) fn refused_by(
     let mut rows = Vec::new();
     let is_of = |cell: &&Cell| cell.command.is_some() && is_of(cell, row);
     let Some(cell) = manifest.cells.iter().find(is_of) else { return Ok(rows) };
-    let takes_turns = |group: &&Group| group.sharing.takes_turns() && group.members.contains(&cell.name);
-    for group in manifest.groups.iter().filter(takes_turns) {
+    let needs_steps = |group: &&Group| group.sharing.needs_steps() && group.members.contains(&cell.name);
+    for group in manifest.groups.iter().filter(needs_steps) {
         if known.iter().any(|row| is_of_group(group, row)) {
+            continue;
+        }
+        if !group.sharing.takes_turns() {
+            if obeys_no_grant(row) {
+                let job = &cell.job;
+                let reason =
+                    format!("{job} obeys no grant, and only a granted step shows that it is a client of MPS");
+                rows.extend(rows_of_refused(run, manifest, group, &reason));
+            }
             continue;
         }
         let ranks = ranks_of(run, &run.spec(&row.launch)?);

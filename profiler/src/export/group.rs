@@ -122,6 +122,10 @@ fn fill_sharing(row: &mut ExportRow, members: &Members) {
         Sharing::StepGate { quantum: Quantum::Time(time), .. } | Sharing::TimeSlice { slice: Some(time) } => {
             row.quantum_ns = Some(time.as_nanos() as u64)
         }
+        Sharing::Mps { threads, memory_mib } => {
+            row.thread_limit_percent = threads.of(members.seat()).map(u32::from);
+            row.memory_limit_bytes = memory_mib.of(members.seat()).map(|mib| u64::from(mib) << 20);
+        }
         _ => {}
     }
     row.weight_share = row.sharing.weights().map(|weights| {

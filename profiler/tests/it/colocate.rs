@@ -509,10 +509,10 @@ fn slips_are_usage_errors_that_say_what_to_do() {
         ("colocate synthetic-sleep resnet81", "did you mean 'resnet18'?"),
         ("colocate synthetic-sleep synthetic-spin --sharing alone", "measures each job alone already"),
         ("colocate synthetic-sleep synthetic-spin --sharing time-slice,time-slice", "names time-slice twice"),
-        ("colocate synthetic-sleep synthetic-spin --sharing mps", "'mps' is no sharing mode"),
+        ("colocate synthetic-sleep synthetic-spin --sharing slices", "'slices' is no sharing mode"),
         (
             "colocate synthetic-sleep synthetic-spin --sharing step-gate:3/2/1",
-            "has 3 weights, and the group has 2",
+            "is for 3 members, and the group has 2",
         ),
         ("colocate synthetic-sleep@tp2 synthetic-spin", "cannot run: synthetic-sleep runs no plans with tp"),
         ("colocate synthetic-sleep --all-pairs --size 3", "cannot be used with"),

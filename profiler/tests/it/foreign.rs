@@ -57,11 +57,15 @@ pub(crate) fn with_program(rest: &str) -> Option<Door> {
 /// `profile` with these arguments, with the fake PyTorch for its programs.
 pub(crate) fn profile(door: &Door, arguments: &str, program: &[&str]) -> Command {
     let mut command = door.command(arguments);
-    command.args(program).env("PYTHONPATH", root().join("workloads/python/tests/fake"));
+    with_fake_pytorch(command.args(program));
+    command
+}
+
+pub(crate) fn with_fake_pytorch(command: &mut Command) -> &mut Command {
     for name in ["OMP_NUM_THREADS", "MKL_NUM_THREADS", "RANK", "WORLD_SIZE"] {
         command.env_remove(name);
     }
-    command
+    command.env("PYTHONPATH", root().join("workloads/python/tests/fake"))
 }
 
 /// Runs to the end and checks the exit code.

@@ -19,6 +19,7 @@ mod leash;
 mod leftovers;
 mod limits;
 mod memory;
+mod mps;
 mod output;
 mod outside;
 mod quota;

@@ -177,11 +177,15 @@ fn sharing(text: &str) -> Result<Sharing, String> {
             "'sequential' runs each member of a fixed group to its end, and the jobs of a trace come and go; write alone, under which \
              a device has one job at a time, or step-gate, under which its jobs take turns"
         }
+        Ok(Sharing::Mps { .. }) => {
+            "'mps' is measured by `profile colocate`, and sched cannot start its daemon for jobs that come and go; write time-slice, \
+             under which the driver divides the time"
+        }
         Ok(Sharing::CpuShares { .. }) => {
             "'cpu-shares' has weights for the positions in a fixed group, and the jobs of a trace come and go; write time-slice or \
              step-gate, under which jobs have equal shares"
         }
-        Ok(sharing) if sharing.weights().is_some_and(|weights| weights.count().is_some()) => {
+        Ok(sharing) if sharing.seats().is_some() => {
             "the weights of 'step-gate' are for the positions in a fixed group, and the jobs of a trace come and go; leave the \
              weights out, and jobs have equal shares"
         }

@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize, de};
 
 /// How the jobs of a group share their devices.
 ///
-/// `alone`, `time-slice[:SLICE]`, `step-gate[:QUANTUM][:WEIGHTS]`, `cpu-shares:WEIGHTS`, `sequential`. A
-/// slice is a time as `20ms`; a quantum is a number of steps, or a time as `250ms` or `2s`; weights are one
-/// whole number per member, as `2/1`. Only this spelling is accepted.
+/// `alone`, `time-slice[:SLICE]`, `step-gate[:QUANTUM][:WEIGHTS]`, `mps[:PERCENTS][:SIZES]`,
+/// `cpu-shares:WEIGHTS`, `sequential`. A slice is a time as `20ms`; a quantum is a number of steps, or a time
+/// as `250ms` or `2s`; weights are one whole number per member, as `2/1`; percents and sizes are one for all
+/// members, as `50` and `20GiB`, or one per member, as `70/30`. Only this spelling is accepted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Sharing {
     /// One job has the device for itself.
@@ -20,6 +21,10 @@ pub enum Sharing {
     /// One member runs at a time and the others are held. Turns end at boundaries of steps. This is
     /// Gandiva's time-slicing (Xiao et al., OSDI 2018, section 3.1).
     StepGate { quantum: Quantum, weights: Weights },
+    /// All members run at once as clients of NVIDIA's Multi-Process Service, which runs their kernels side by
+    /// side. `threads` is the percentage of the multiprocessors that a member may use, and `memory_mib` its
+    /// limit of device memory.
+    Mps { threads: PerSeat<u8>, memory_mib: PerSeat<u32> },
     /// All members run at once, and the kernel divides CPU time by weight.
     CpuShares { weights: Weights },
     /// All members are loaded, and run one after the other until each is measured: the baseline for
@@ -46,7 +51,7 @@ pub struct Weights(Vec<u32>);
 pub enum SharingError {
     #[error(
         "'{mode}' is no sharing mode; write alone, time-slice[:SLICE], step-gate[:QUANTUM][:WEIGHTS], \
-         cpu-shares:WEIGHTS or sequential"
+         mps[:PERCENTS][:SIZES], cpu-shares:WEIGHTS or sequential"
     )]
     Mode { mode: String },
     #[error("sharing mode '{mode}': '{part}' is no slice; write a time from 1ms to 100ms")]
@@ -55,6 +60,18 @@ pub enum SharingError {
     Quantum { mode: String, part: String },
     #[error("sharing mode '{mode}': '{part}' is no weights; write one whole number above 0 a member, as 2/1")]
     Weights { mode: String, part: String },
+    #[error(
+        "sharing mode '{mode}': '{part}' is no percentage; write a whole number from 1 to 100, or one a member, as 70/30"
+    )]
+    Percents { mode: String, part: String },
+    #[error(
+        "sharing mode '{mode}': '{part}' is no size; write one as 20GiB or 512MiB, or one a member, as 20GiB/10GiB"
+    )]
+    Sizes { mode: String, part: String },
+    #[error(
+        "sharing mode '{mode}' names {percents} percentages and {sizes} sizes; write as many of both, or one for all"
+    )]
+    Seats { mode: String, percents: usize, sizes: usize },
     #[error("sharing mode '{mode}' is spelled '{canonical}'")]
     Spelling { mode: String, canonical: String },
 }
@@ -114,6 +131,47 @@ impl fmt::Display for Weights {
     }
 }
 
+/// A limit of each member: one value for all of them or one per member, in order; empty if there is none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PerSeat<T>(Vec<T>);
+
+impl<T: Copy> PerSeat<T> {
+    /// The limit of a member, by its seat.
+    pub fn of(&self, seat: usize) -> Option<T> {
+        if let [for_all] = self.0[..] { Some(for_all) } else { self.0.get(seat).copied() }
+    }
+
+    /// The number of values; `None` if there is none or one for any number of members.
+    fn count(&self) -> Option<usize> {
+        (self.0.len() > 1).then_some(self.0.len())
+    }
+
+    fn parse(text: &str, value: impl Fn(&str) -> Option<T>) -> Option<PerSeat<T>> {
+        text.split('/').map(value).collect::<Option<_>>().map(PerSeat)
+    }
+
+    fn spelled(&self, value: impl Fn(T) -> String) -> Option<String> {
+        let values: Vec<String> = self.0.iter().copied().map(value).collect();
+        (!values.is_empty()).then(|| values.join("/"))
+    }
+}
+
+fn percent(text: &str) -> Option<u8> {
+    text.parse().ok().filter(|percent| (1..=100).contains(percent))
+}
+
+/// Whole MiB.
+fn size(text: &str) -> Option<u32> {
+    let (digits, mib) = text
+        .strip_suffix("GiB")
+        .map_or_else(|| text.strip_suffix("MiB").map(|digits| (digits, 1)), |digits| Some((digits, 1024)))?;
+    digits.parse::<u32>().ok()?.checked_mul(mib).filter(|mib| *mib > 0)
+}
+
+fn spelled_size(mib: u32) -> String {
+    if mib.is_multiple_of(1024) { format!("{}GiB", mib / 1024) } else { format!("{mib}MiB") }
+}
+
 impl Sharing {
     /// Time slices as the device or the kernel's scheduler chooses.
     pub const TIME_SLICE: Sharing = Sharing::TimeSlice { slice: None };
@@ -127,13 +185,27 @@ impl Sharing {
     pub fn weights(&self) -> Option<&Weights> {
         match self {
             Sharing::StepGate { weights, .. } | Sharing::CpuShares { weights } => Some(weights),
-            Sharing::Alone | Sharing::TimeSlice { .. } | Sharing::Sequential => None,
+            Sharing::Alone | Sharing::TimeSlice { .. } | Sharing::Mps { .. } | Sharing::Sequential => None,
+        }
+    }
+
+    /// The number of members that the mode is for, if it has a value for each.
+    pub fn seats(&self) -> Option<usize> {
+        match self {
+            Sharing::Mps { threads, memory_mib } => threads.count().or(memory_mib.count()),
+            _ => self.weights()?.count(),
         }
     }
 
     /// Whether members are held while others run, so that every member must obey a grant.
     pub fn takes_turns(&self) -> bool {
         matches!(self, Sharing::StepGate { .. } | Sharing::Sequential)
+    }
+
+    /// Whether each member must report its steps: under turns because it is held between two, and under MPS
+    /// because it is a client only from its first use of the device on, which a step shows.
+    pub fn needs_steps(&self) -> bool {
+        self.takes_turns() || matches!(self, Sharing::Mps { .. })
     }
 }
 
@@ -145,6 +217,11 @@ impl fmt::Display for Sharing {
             Sharing::TimeSlice { slice: Some(slice) } => format!("time-slice:{}ms", slice.as_millis()),
             Sharing::Sequential => "sequential".into(),
             Sharing::CpuShares { weights } => format!("cpu-shares:{weights}"),
+            Sharing::Mps { threads, memory_mib } => {
+                let threads = threads.spelled(|percent| percent.to_string());
+                let memory = memory_mib.spelled(spelled_size);
+                ["mps".into()].into_iter().chain(threads).chain(memory).collect::<Vec<_>>().join(":")
+            }
             Sharing::StepGate { quantum, weights } => match (*quantum == Quantum::DEFAULT, weights.count()) {
                 (true, None) => "step-gate".into(),
                 (true, Some(_)) => format!("step-gate:{weights}"),
@@ -172,6 +249,15 @@ impl FromStr for Sharing {
             let error = || SharingError::Slice { mode: mode.into(), part: part.into() };
             ms.map(Duration::from_millis).ok_or_else(error)
         };
+        let percents = |part: &str| {
+            let error = || SharingError::Percents { mode: mode.into(), part: part.into() };
+            PerSeat::parse(part, percent).ok_or_else(error)
+        };
+        let sizes = |part: &str| {
+            let error = || SharingError::Sizes { mode: mode.into(), part: part.into() };
+            PerSeat::parse(part, size).ok_or_else(error)
+        };
+        let mps = |threads, memory_mib| Sharing::Mps { threads, memory_mib };
         let gate = |quantum, weights| Sharing::StepGate { quantum, weights };
         let sharing = match *mode.split(':').collect::<Vec<_>>() {
             ["alone"] => Sharing::Alone,
@@ -179,12 +265,22 @@ impl FromStr for Sharing {
             ["time-slice", part] => Sharing::TimeSlice { slice: Some(slice(part)?) },
             ["sequential"] => Sharing::Sequential,
             ["cpu-shares", part] => Sharing::CpuShares { weights: weights(part)? },
+            ["mps"] => mps(PerSeat::default(), PerSeat::default()),
+            ["mps", part] if part.contains('B') => mps(PerSeat::default(), sizes(part)?),
+            ["mps", part] => mps(percents(part)?, PerSeat::default()),
+            ["mps", first, second] => mps(percents(first)?, sizes(second)?),
             ["step-gate"] => gate(Quantum::DEFAULT, Weights::default()),
             ["step-gate", part] if part.contains('/') => gate(Quantum::DEFAULT, weights(part)?),
             ["step-gate", part] => gate(quantum(part)?, Weights::default()),
             ["step-gate", first, second] => gate(quantum(first)?, weights(second)?),
             _ => return Err(SharingError::Mode { mode: mode.into() }),
         };
+        if let Sharing::Mps { threads, memory_mib } = &sharing
+            && let (Some(percents), Some(sizes)) = (threads.count(), memory_mib.count())
+            && percents != sizes
+        {
+            return Err(SharingError::Seats { mode: mode.into(), percents, sizes });
+        }
         let canonical = sharing.to_string();
         if canonical == mode {
             Ok(sharing)
@@ -225,6 +321,14 @@ mod tests {
             (1..=MAX_SLICE_MS).prop_map(|ms| Sharing::TimeSlice { slice: Some(Duration::from_millis(ms)) }),
             Just(Sharing::Sequential),
             weights().prop_map(|weights| Sharing::CpuShares { weights }),
+            (0usize..4, any::<bool>(), any::<bool>()).prop_flat_map(|(seats, has_threads, has_memory)| {
+                let threads = prop::collection::vec(1u8..=100, if has_threads { seats } else { 0 });
+                let memory = prop::collection::vec(1u32..1 << 20, if has_memory { seats } else { 0 });
+                (threads, memory).prop_map(|(threads, memory)| Sharing::Mps {
+                    threads: PerSeat(threads),
+                    memory_mib: PerSeat(memory),
+                })
+            }),
             (quantum, perhaps).prop_map(|(quantum, weights)| Sharing::StepGate { quantum, weights }),
         ]
     }
@@ -244,7 +348,15 @@ mod tests {
     #[test]
     fn what_the_error_says() {
         for (mode, message) in [
-            ("mps", "'mps' is no sharing mode; write alone, "),
+            ("slices", "'slices' is no sharing mode; write alone, "),
+            ("mps:0", "sharing mode 'mps:0': '0' is no percentage; write a whole number from 1 to 100"),
+            ("mps:70/101", "sharing mode 'mps:70/101': '70/101' is no percentage"),
+            ("mps:20GB", "sharing mode 'mps:20GB': '20GB' is no size; write one as 20GiB or 512MiB"),
+            (
+                "mps:70/30:1GiB/1GiB/1GiB",
+                "sharing mode 'mps:70/30:1GiB/1GiB/1GiB' names 2 percentages and 3 sizes",
+            ),
+            ("mps:2048MiB", "sharing mode 'mps:2048MiB' is spelled 'mps:2GiB'"),
             ("cpu-shares", "'cpu-shares' is no sharing mode"),
             ("step-gate:0", "sharing mode 'step-gate:0': '0' is no quantum; write steps as 8"),
             (
@@ -270,5 +382,11 @@ mod tests {
             (Quantum::Steps(8), 2, 1, Some(2))
         );
         assert_eq!(Weights::default().of(7), 1);
+        let Sharing::Mps { threads, memory_mib } = "mps:70/30:20GiB".parse().unwrap() else { panic!() };
+        assert_eq!([0, 1, 2].map(|seat| threads.of(seat)), [Some(70), Some(30), None]);
+        assert_eq!([0, 1].map(|seat| memory_mib.of(seat)), [Some(20 << 10); 2]);
+        let modes = ["mps", "mps:50", "mps:512MiB", "mps:70/30", "mps:50:1GiB/2GiB/3GiB", "cpu-shares:3/2/1"];
+        let seats = modes.map(|mode| mode.parse::<Sharing>().unwrap().seats());
+        assert_eq!(seats, [None, None, None, Some(2), Some(3), Some(3)]);
     }
 }

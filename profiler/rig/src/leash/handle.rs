@@ -109,6 +109,7 @@ impl LeashHandle {
             .arg(&rank.program)
             .args(&rank.arguments)
             .envs(rank.environment)
+            .envs(isolation.environment.iter().map(|(name, value)| (name, value)))
             .stdin(rank.stdin)
             .stdout(OwnedFd::from(theirs))
             .stderr(File::create(&rank.stderr)?);

@@ -15,7 +15,7 @@ use super::{
     status::{SharedStatus, locked},
     users::Users,
 };
-use crate::{device::ProcessLister, usage::Tree};
+use crate::{device::ProcessLister, processes::is_below, usage::Tree};
 
 /// The interval at which readings of devices are passed between the threads, and rows are written.
 pub(super) const HAND_OVER_PERIOD: Nanos = Nanos::SECOND;
@@ -163,7 +163,9 @@ impl Keeper {
         self.trees.values_mut().for_each(Tree::refresh);
         self.users = None;
         let trees = &self.trees;
-        let is_ours = |pid| pid == std::process::id() || trees.values().any(|tree| tree.has(pid));
+        let own = std::process::id();
+        // The daemon of a sharing mode is below this process and belongs to no launch.
+        let is_ours = |pid| pid == own || trees.values().any(|tree| tree.has(pid)) || is_below(pid, own);
         for (device, lister) in &mut self.listers {
             let processes = lister.list();
             let foreign = processes.map(|all| self.users.get_or_insert_with(Users::nobody).add(all, is_ours));

@@ -172,13 +172,15 @@ fn inactive_means_no_reading_at_all() {
 #[test]
 fn a_gpu_is_read_at_its_three_rates_and_its_memory_is_shared_out() {
     let begin = Instant::now();
-    let (ours, other) = (Sleeper::start(), Sleeper::start());
+    // The daemon is below this process and of no launch; the process above belongs to somebody else.
+    let (ours, daemon) = (Sleeper::start(), Sleeper::start());
     let processes = format!(
-        "processes = [{{ pid = {0}, bytes = 19000000000 }}, {{ pid = {1}, bytes = 1000000000 }}]\n\
+        "processes = [{{ pid = {0}, bytes = 19000000000 }}, {{ pid = {1}, bytes = 900000000 }}, {{ pid = {2}, bytes = 100000000 }}]\n\
          utilization = [{{ pid = {0}, sm_percent = 30 }}, {{ pid = {1}, sm_percent = 60 }}]\n\
          reserved_bytes",
         ours.0.id(),
-        other.0.id(),
+        std::os::unix::process::parent_id(),
+        daemon.0.id(),
     );
     let idle = Sleeper::start();
     let watched = Watched::start(gpu(&fake_driver::H200.replace("reserved_bytes", &processes)));

@@ -5,11 +5,11 @@ mod readings;
 mod transfers;
 mod trial;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, slice};
 
 use cli::table;
 use jobs::machine;
-use rig::{Exit, cgroup::quotas_of, cuda_checkpoint, device, output, programs};
+use rig::{Exit, cgroup::quotas_of, cuda_checkpoint, device, mps, output, programs};
 use schema::{
     device::Device,
     rows::{self, DoctorRow, Health},
@@ -153,6 +153,12 @@ fn examine() -> anyhow::Result<Vec<DoctorRow>> {
     match cuda_checkpoint::check(&gpus) {
         Ok(()) => say(cuda_checkpoint::PROGRAM, Health::Ok, "can move a job off its GPU and back".into()),
         Err(why) => say(cuda_checkpoint::PROGRAM, Health::Lacks, why),
+    }
+    for gpu in &gpus {
+        match mps::check(slice::from_ref(gpu)) {
+            Ok(()) => say("mps", Health::Ok, format!("can share {gpu} by a daemon of its own")),
+            Err(why) => say("mps", Health::Lacks, why),
+        }
     }
     siblings(&mut say)?;
     say("supervision", Health::Ok, supervision().into());

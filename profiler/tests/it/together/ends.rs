@@ -54,7 +54,7 @@ fn a_program_that_obeys_no_grant_is_there_from_the_barrier_on() {
         assert!(began >= visit.barrier_mono_ns.unwrap().0, "{end:?}");
     }
     let error = visits.try_visit("step-gate", &jobs, StopRule::End, &Interrupt::default()).unwrap_err();
-    assert_eq!(error.to_string(), "step-gate holds members, but one of them obeys no grant");
+    assert_eq!(error.to_string(), "step-gate needs steps of each member, and one of them shows none");
 }
 
 #[test]

@@ -14,7 +14,7 @@ const ROUNDS: usize = 100;
 /// of their steps. Jobs that run at once are slowed down by [`processor_sharing`].
 pub(super) fn slowdown(sharing: &Sharing, jobs: &[&Alone]) -> Option<f64> {
     let [first, ..] = jobs else { return None };
-    if sharing.weights().is_some_and(|weights| weights.count().is_some()) {
+    if sharing.seats().is_some() {
         return None;
     }
     match sharing {
@@ -26,7 +26,7 @@ pub(super) fn slowdown(sharing: &Sharing, jobs: &[&Alone]) -> Option<f64> {
             let busy = jobs.iter().map(|job| job.busy).collect::<Option<Vec<f64>>>()?;
             processor_sharing(&busy).first().copied()
         }
-        Sharing::Alone | Sharing::CpuShares { .. } | Sharing::Sequential => None,
+        Sharing::Alone | Sharing::Mps { .. } | Sharing::CpuShares { .. } | Sharing::Sequential => None,
     }
 }
 

@@ -35,7 +35,12 @@ fn what_is_wrong_is_said_before_anything_starts() {
         (
             "a,0,short,,5,",
             "--policy fifo --sharing mps",
-            "'mps' is no sharing mode of sched; write alone, time-slice[:SLICE] or step-gate[:QUANTUM]",
+            "'mps' is measured by `profile colocate`, and sched cannot start its daemon for jobs that come and go; write time-slice",
+        ),
+        (
+            "a,0,short,,5,",
+            "--policy fifo --sharing slices",
+            "'slices' is no sharing mode of sched; write alone, time-slice[:SLICE] or step-gate[:QUANTUM]",
         ),
         (
             "a,0,short,,5,",

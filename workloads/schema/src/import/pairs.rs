@@ -178,7 +178,7 @@ fn check_columns(names: &[&str]) -> Result<bool, String> {
 
 /// Why the jobs of a mode are no pair that shares a device; `None` if they are.
 fn check_mode(mode: &Sharing) -> Option<String> {
-    let is_weighted = mode.weights().is_some_and(|weights| weights.count().is_some());
+    let is_weighted = mode.seats().is_some();
     let is_unequal =
         is_weighted || matches!(mode, Sharing::Alone | Sharing::Sequential | Sharing::CpuShares { .. });
     is_unequal.then(|| format!("under '{mode}' a pair does not share its device equally; drop the line"))
@@ -300,7 +300,7 @@ mod tests {
         for (line, message) in [
             ("alone,a,b,1,1,2,2,x,", "column 'mode': under 'alone' a pair does not share its device equally"),
             ("step-gate:2/1,a,b,1,1,2,2,x,", "column 'mode': under 'step-gate:2/1' a pair"),
-            ("mps,a,b,1,1,2,2,x,", "line 3: 'mps' is no sharing mode"),
+            ("slices,a,b,1,1,2,2,x,", "line 3: 'slices' is no sharing mode"),
             ("time-slice,a@b0,b,1,1,2,2,x,", "line 3: job 'a@b0': 'b0' is no batch"),
             (
                 "time-slice,a@on=cuda:0,b,1,1,2,2,x,",

@@ -282,7 +282,7 @@ columns! {
         co_runner_workloads: Option<String>,
         /// Number of other members that share a device with this one.
         co_runners_on_device: Option<u32>,
-        /// Sharing mode without its slice, quantum and weights.
+        /// Sharing mode without its slice, quantum, weights and limits.
         sharing_mode: String,
         /// Length of a turn in steps, for a member of weight 1.
         quantum_steps: Option<u64>,
@@ -291,6 +291,10 @@ columns! {
         quantum_ns: Option<u64> ["ns"],
         /// Weight of this member over the sum of weights; empty if the sharing mode has none.
         weight_share: Option<f64>,
+        /// Multiprocessors that MPS lets this member use; empty without a limit.
+        thread_limit_percent: Option<u32> ["percent"],
+        /// Device memory that MPS lets this member allocate, its context included; empty without a limit.
+        memory_limit_bytes: Option<u64> ["bytes"],
 
         /// Step time of this job alone, in the same block: length of the window over its steps, geometric
         /// mean of its launches. For a program without steps, its duration.
