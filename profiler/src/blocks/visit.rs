@@ -62,7 +62,7 @@ impl<'a> Seating<'a> {
     }
 
     /// The first launch of each seat. The barrier does not wait for a program unless it has shown in a launch alone that it
-    /// obeys a grant.
+    /// obeys a grant, or the mode needs its steps: then a program that failed alone fails in the group, too.
     pub(super) fn requests(
         &mut self,
         has_obeyed: impl Fn(&Cell) -> bool,
@@ -70,7 +70,8 @@ impl<'a> Seating<'a> {
         (0..self.members.len())
             .map(|seat| {
                 let cell = self.members[seat];
-                let outside = cell.command.is_some() && !has_obeyed(cell);
+                let needs_steps = self.group.sharing.needs_steps();
+                let outside = cell.command.is_some() && !needs_steps && !has_obeyed(cell);
                 Ok(SeatRequest { request: self.request(seat as u32)?, outside })
             })
             .collect()

@@ -477,6 +477,26 @@ fn a_program_of_several_ranks_takes_no_turns() {
 }
 
 #[test]
+fn a_program_that_fails_alone_fails_in_turns_and_the_rest_is_measured() {
+    let door = crate::door();
+    let options = catalogs(&door);
+    let mut command = door.command(&format!(
+        "colocate light {options} --sharing time-slice,step-gate:100ms,sequential --seconds 0.3 --repeats 2 --out r"
+    ));
+    let output = command.args(["--cmd", "sh -c 'exit 7'"]).output().expect("profile starts");
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    let found = door.interference("r");
+    assert_eq!(found.len(), 6, "{found:?}");
+    for row in &found {
+        let reason = row.err_detail.as_deref().unwrap_or_default();
+        let why = if row.seat == 0 { "of the same group, had failed" } else { "rank 0 exited with code 7" };
+        assert!(row.status == Status::Failed && reason.contains(why), "{row:?}");
+    }
+    let alone = door.summaries("r").into_iter().find(|row| row.workload == "light");
+    assert_eq!(alone.map(|row| row.status), Some(Status::Ok));
+}
+
+#[test]
 fn sensitivity_is_a_point_for_each_stressor_and_place_of_its_dial() {
     let door = crate::door();
     let options = catalogs(&door);
