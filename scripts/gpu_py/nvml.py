@@ -121,6 +121,11 @@ class Device:
         self.call("nvmlDeviceGetName", text, c_uint(len(text)))
         return text.value.decode()
 
+    def uuid(self) -> str:
+        text = ctypes.create_string_buffer(96)
+        self.call("nvmlDeviceGetUUID", text, c_uint(len(text)))
+        return text.value.decode()
+
     def compute_mode(self) -> str:
         mode = c_int()
         self.call("nvmlDeviceGetComputeMode", byref(mode))

@@ -3,7 +3,8 @@ each job alone.
 
 Gandiva (Xiao et al., OSDI 2018, Table 1) packed jobs on a P40 by plain time-sharing. A job that used the device for 8.7 %
 of the time alone gained 412 %, and jobs that used it for 87 % and more lost 11 to 16 %. The question is whether the gain falls
-with the utilisation alone, as it did there.
+with the utilisation alone, as it did there. On a GPU, pairs are also packed under NVIDIA's MPS, which runs the kernels of several
+processes side by side, where plain time-sharing switches between them.
 """
 
 import itertools
@@ -11,8 +12,11 @@ import statistics
 from dataclasses import dataclass
 from typing import NamedTuple
 
-MODES = {"time-slice": "time-slice", "step-gate": "step-gate:250ms"}
-"""Gandiva's packing, and its time-slicing with turns short enough for a short visit."""
+MODES = {"time-slice": "time-slice", "step-gate": "step-gate:250ms", "mps": "mps"}
+"""Gandiva's packing, its time-slicing with turns short enough for a short visit, and packing under MPS."""
+
+GANDIVA = ("time-slice", "step-gate")
+"""The modes that its law compares."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +30,7 @@ class Run:
     every_pair: bool
     """Whether each is also paired with itself."""
 
-    modes: tuple[str, ...] = tuple(MODES)
+    modes: tuple[str, ...] = GANDIVA
 
     @property
     def pairs(self) -> int:
@@ -36,7 +40,7 @@ class Run:
         return next(kind for kind, job in self.jobs.items() if job.partition("@")[0] == workload)
 
 
-LOADS_ON_GPU = Run("light-heavy", {"light": "vae@b128", "heavy": "gpt2@b4@bf16"}, every_pair=True)
+LOADS_ON_GPU = Run("light-heavy", {"light": "vae@b128", "heavy": "gpt2@b4@bf16"}, every_pair=True, modes=tuple(MODES))
 """`vae` is the lightest of Gandiva's table. GPT-2 is ready after a second, and ResNet-50 takes seven seconds
 more to its second step."""
 
@@ -46,7 +50,7 @@ BOUNDS_ON_GPU = Run("bound", {"memory-bound": "mobilenet-v2@b64", "compute-bound
 LOADS_ON_CORE = Run("light-heavy", {"light": "synthetic-sleep", "heavy": "lstm"}, every_pair=True)
 BOUNDS_ON_CORE = Run("bound", {"memory-bound": "stress-memory", "compute-bound": "stress-compute"}, every_pair=False)
 
-QUICK_ON_GPU = Run("light-heavy", {"light": "vae@b128", "heavy": "lstm"}, every_pair=False)
+QUICK_ON_GPU = Run("light-heavy", {"light": "vae@b128", "heavy": "lstm"}, every_pair=False, modes=tuple(MODES))
 QUICK_ON_CORE = Run("heavy", {"heavy": "synthetic-spin"}, every_pair=True, modes=("time-slice",))
 """A second visit in turns would double the time."""
 
@@ -90,14 +94,15 @@ def of_pair(run: Run, seats: list[dict], alone: list[dict]) -> dict:
     missing += [f"no utilisation of {job} alone" for job in unknown]
     throughput = {}
     for mode in MODES:
-        rows = [row for row in seats if row["sharing"].partition(":")[0] == mode]
+        rows = [row for row in seats if mode_of(row) == mode]
         throughput[mode] = number(rows[0]["group_norm_throughput"]) if rows else None
-        if throughput[mode] is None:
+        if throughput[mode] is None and (rows or mode in (*GANDIVA, *run.modes)):
             reasons = [row["err_detail"] for row in rows if row["err_detail"]]
             missing.append(f"{mode}: {reasons[0] if reasons else 'not measured'}")
-    packed, in_turns = throughput.values()
+    packed, in_turns = (throughput[mode] for mode in GANDIVA)
     gain = packed / in_turns - 1 if packed is not None and in_turns else None
-    warnings = dict.fromkeys(word for row in seats for word in row["warnings"].split(";") if word)
+    run_here = [row for row in seats if not lacks_mps(row)]
+    warnings = dict.fromkeys(word for row in run_here for word in row["warnings"].split(";") if word)
     return {
         "pair": " + ".join(run.kind_of(member["workload"]) for member in members),
         "group": members[0]["group"],
@@ -107,12 +112,36 @@ def of_pair(run: Run, seats: list[dict], alone: list[dict]) -> dict:
         **by_seat("dram_util_percent_alone", of_members("dram_util_percent")),
         "norm_throughput_time_slice": packed,
         "norm_throughput_step_gate": in_turns,
+        "norm_throughput_mps": throughput["mps"],
         "gain_percent": None if gain is None else rounded(100 * gain, 2),
-        "blocks": min(int(row["blocks"]) for row in seats),
-        "valid": all(row["valid"] == "true" for row in seats),
+        "blocks": min(int(row["blocks"]) for row in run_here),
+        "valid": all(row["valid"] == "true" for row in run_here),
         "warnings": ";".join(warnings),
         "missing": "; ".join(missing),
     }
+
+
+def mode_of(row: dict) -> str:
+    return row["sharing"].partition(":")[0]
+
+
+def lacks_mps(row: dict) -> bool:
+    """Whether a row of `interference.csv` says that MPS cannot run on this machine, which is no failure."""
+    return mode_of(row) == "mps" and row["status"] == "unsupported"
+
+
+def with_mps(pairs: list[dict]) -> str:
+    """What MPS gives beside time slices. Empty if no pair was to be measured under MPS."""
+    gains, without = [], []
+    for pair in pairs:
+        under_mps, sliced = number(pair["norm_throughput_mps"]), number(pair["norm_throughput_time_slice"])
+        if under_mps is not None and sliced:
+            gains.append(f"{pair['pair']} {round(100 * (under_mps / sliced - 1)):+d} % ({sliced:.2f} to {under_mps:.2f})")
+        elif any(reason.startswith("mps: ") for reason in pair["missing"].split("; ")):
+            without.append(pair["pair"])
+    said = [f"MPS in place of time slices changes the throughput at once: {', '.join(gains)}."] if gains else []
+    said += [f"Not measured under MPS, for the reason in `missing`: {', '.join(without)}."] if without else []
+    return " ".join(said)
 
 
 def law(pairs: list[dict]) -> Law:
@@ -153,7 +182,9 @@ def law(pairs: list[dict]) -> Law:
 
 def of_doubtful(pairs: list[dict]) -> str:
     """Pairs without numbers for the law, or with warnings."""
-    left_out = [f"{pair['pair']} ({pair['missing']})" for pair in pairs if pair["missing"]]
+    numbers = ("device_util_percent_alone_mean", "gain_percent")
+    lacking = [pair for pair in pairs if pair["missing"] and None in [number(pair[name]) for name in numbers]]
+    left_out = [f"{pair['pair']} ({pair['missing']})" for pair in lacking]
     doubtful = [f"{pair['pair']} ({pair['warnings']})" for pair in pairs if pair["warnings"]]
     said = f" Left out: {', '.join(left_out)}." if left_out else ""
     return said + (f" With warnings: {', '.join(doubtful)}." if doubtful else "")

@@ -78,8 +78,9 @@ COLUMNS = {
 
 PACKING = """Utilisation is `device_util_percent_mean` of the launches alone in `colocate-measurements.csv`: on a GPU the part
 of the time in which any kernel ran, which is Gandiva's measure. `norm_throughput` is the sum of what both members get
-through, each over what it does alone: all at once (`time-slice`, Gandiva's packing), and in turns that end at a step
-(`step-gate`, its time-slicing). `gain_percent` is the first over the second, less one."""
+through, each over what it does alone: all at once (`time-slice`, Gandiva's packing), in turns that end at a step (`step-gate`, its
+time-slicing), and on a GPU all at once as clients of NVIDIA's MPS (`mps`). `gain_percent` is the first over the second, less
+one."""
 
 
 def describe(place: Workplace, outcomes: list[Outcome]) -> str:
@@ -93,13 +94,18 @@ def describe(place: Workplace, outcomes: list[Outcome]) -> str:
     for name, title in TABLES.items():
         path = place.record / f"{name}.csv"
         if path.exists():
-            said = f"{packing.law(read_csv(path)).text}\n\n{PACKING}\n\n" if name == "packing" else ""
+            said = about_packing(read_csv(path)) if name == "packing" else ""
             sections.append(section(f"{title} (`{path.name}`)", said + of_csv(path)))
     if (place.record / "probes.json").exists():
         sections.append(section("Probes (`probes.json`)", probes(place.record / "probes.json")))
     typed = "\n".join([as_typed(), *(f"  {line}" for line in place.commands)])
     sections.append(section("Commands", f"The first made this record by means of those below it.\n\n```sh\n{typed}\n```"))
     return "\n\n".join(sections) + "\n"
+
+
+def about_packing(pairs: list[dict]) -> str:
+    said = [packing.law(pairs).text, packing.with_mps(pairs), PACKING]
+    return "".join(f"{paragraph}\n\n" for paragraph in said if paragraph)
 
 
 def as_typed() -> str:

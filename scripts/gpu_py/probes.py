@@ -47,6 +47,8 @@ PROBES = [
     Probe("gate", "how fast a hook on optimizer steps pauses a job", 50, "torch"),
     Probe("drain", "how long a stopped process keeps the device busy", 20, "gpu torch"),
     Probe("checkpoint", "whether the driver moves a process off the device and back", 60, "gpu torch"),
+    # Last, because its clients fault and are killed with kernels in flight, which can break a device.
+    Probe("mps_ends", "what limits clients of MPS, and who fails when a client, the server or the daemon ends", 75, "gpu"),
 ]
 
 

@@ -218,5 +218,11 @@ def read_csv(path: Path) -> list[dict]:
         return list(csv.DictReader(file))
 
 
+def some_of(reasons: list[str]) -> str:
+    """Jobs mostly fail for the same reason, and the tables have all reasons."""
+    more = f"; and {len(reasons) - 1} more" if len(reasons) > 1 else ""
+    return reasons[0] + more
+
+
 def say(sentence: str) -> None:
     print(sentence, file=sys.stderr, flush=True)

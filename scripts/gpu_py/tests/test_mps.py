@@ -31,6 +31,11 @@ class WithStandIn(unittest.TestCase):
 
 
 class DaemonTest(WithStandIn):
+    foreground, option = False, "-d"
+
+    def daemon(self) -> mps.Daemon:
+        return mps.Daemon("0", foreground=self.foreground)
+
     def behave(self, how: str) -> None:
         os.environ["MPS_STUB"] = how
 
@@ -45,7 +50,8 @@ class DaemonTest(WithStandIn):
         def run(command: list, timeout: float, **options) -> subprocess.CompletedProcess:
             return subprocess.run(command, timeout=timeout if "-d" in command else SHORT_S, **options)
 
-        self.patch("subprocess", mock.Mock(run=run, TimeoutExpired=subprocess.TimeoutExpired, DEVNULL=subprocess.DEVNULL))
+        as_it_is = {name: getattr(subprocess, name) for name in ("Popen", "TimeoutExpired", "DEVNULL")}
+        self.patch("subprocess", mock.Mock(run=run, **as_it_is))
 
     def quits_at_a_signal_alone(self) -> None:
         """The first wait for the end of the daemon is short, as nothing has ended it, and the next one is not."""
@@ -58,7 +64,7 @@ class DaemonTest(WithStandIn):
             self.assertFalse(mps.lives(pid))
 
     def test_a_daemon_starts_answers_and_leaves_nothing(self):
-        with mps.Daemon("0") as daemon:
+        with self.daemon() as daemon:
             pid = mps.pid_in(daemon.folder / "pipe")
             self.assertTrue(mps.lives(pid))
             self.assertEqual(daemon.servers(), [])
@@ -72,7 +78,7 @@ class DaemonTest(WithStandIn):
         self.behave("mute")
         self.answers_never_come()
         self.quits_at_a_signal_alone()
-        daemon = mps.Daemon("0")
+        daemon = self.daemon()
         with mock.patch.object(mps, "lives", wraps=mps.lives) as lives, self.assertRaisesRegex(NotPossible, "did not answer"):
             daemon.__enter__()
         self.assertEqual(daemon.residue[1:], ["the daemon had to be ended by SIGTERM"])
@@ -81,29 +87,33 @@ class DaemonTest(WithStandIn):
     def test_a_daemon_that_does_not_quit_is_said_to_be_left(self):
         self.behave("stays")
         self.quits_at_a_signal_alone()
-        with mps.Daemon("0") as daemon:
+        with self.daemon() as daemon:
             pid = mps.pid_in(daemon.folder / "pipe")
         self.assertEqual(daemon.residue, ["the daemon had to be ended by SIGTERM"])
         self.assert_nothing_is_left(daemon, pid)
 
     def test_a_daemon_that_does_not_start_says_why(self):
         self.behave("refuses")
-        daemon = mps.Daemon("0")
-        with self.assertRaisesRegex(NotPossible, "ended with 1: An instance of this daemon is already running"):
+        daemon = self.daemon()
+        with self.assertRaisesRegex(NotPossible, f"{self.option} ended with 1: An instance of this daemon is already running"):
             daemon.__enter__()
         self.assert_nothing_is_left(daemon, None)
 
     def test_a_daemon_of_others_is_left_alone(self):
-        with mps.Daemon("0") as theirs, mock.patch.object(mps, "FOREIGN", theirs.folder / "pipe"):
+        with self.daemon() as theirs, mock.patch.object(mps, "FOREIGN", theirs.folder / "pipe"):
             with self.assertRaisesRegex(NotPossible, "it is left alone"):
-                mps.Daemon("0").__enter__()
+                self.daemon().__enter__()
             self.assertTrue(mps.pid_in(theirs.folder / "pipe"))
 
     def test_an_exception_in_between_ends_the_daemon_all_the_same(self):
-        with self.assertRaises(SystemExit), mps.Daemon("0") as daemon:
+        with self.assertRaises(SystemExit), self.daemon() as daemon:
             pid = mps.pid_in(daemon.folder / "pipe")
             sys.exit(143)
         self.assert_nothing_is_left(daemon, pid)
+
+
+class ForegroundTest(DaemonTest):
+    foreground, option = True, "-f"
 
 
 class Client:

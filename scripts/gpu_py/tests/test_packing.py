@@ -20,14 +20,15 @@ import parts  # noqa: E402
 from waiting import LONG_S  # noqa: E402
 from workplace import Failed, Workplace, read_csv  # noqa: E402
 
-LIGHT_HEAVY, BOUND = packing.LOADS_ON_GPU, packing.BOUNDS_ON_GPU
+LIGHT_HEAVY = packing.LOADS_ON_GPU
+BOUND_PAIR = packing.Run("bound", {"memory-bound": "vae@b128", "compute-bound": "gpt2@b4@bf16"}, every_pair=False)
 JOBS = {"vae": "vae@b128@dp1", "gpt2": "gpt2@b4@bf16"}
 
 
 def seats(workloads: tuple[str, ...], mode: str, throughput: str, **more: str) -> list[dict]:
     """Rows of `interference.csv`, with the columns that are read."""
     row = {"group": "+".join(JOBS[workload] for workload in workloads), "sharing": packing.MODES[mode], "blocks": "1"}
-    row |= {"group_norm_throughput": throughput, "valid": "true", "warnings": "", "err_detail": "", **more}
+    row |= {"group_norm_throughput": throughput, "valid": "true", "warnings": "", "status": "ok", "err_detail": "", **more}
     return [
         {**row, "seat": str(seat), "workload": workload, "job": JOBS[workload]} for seat, workload in enumerate(workloads)
     ]
@@ -48,6 +49,7 @@ class PackingTest(unittest.TestCase):
     def test_a_gain_is_what_packing_gets_through_over_what_turns_do(self):
         both = ("vae", "gpt2")
         interference = seats(both, "time-slice", "1.32", warnings="foreign") + seats(both, "step-gate", "0.96")
+        interference += seats(both, "mps", "1.45", warnings="few-repeats")
         interference += seats(("gpt2", "gpt2"), "time-slice", "0.95", valid="false", warnings="foreign;few-steps")
         measurements = [launch("vae", "30"), launch("vae", "34"), launch("gpt2", "98")]
         # The utilisation beside another job or in a failed launch is not that of the job alone.
@@ -56,10 +58,11 @@ class PackingTest(unittest.TestCase):
         self.assertEqual(mixed["pair"], "light + heavy")
         self.assertEqual([mixed[f"device_util_percent_alone_{of}"] for of in ("seat0", "seat1", "mean")], [32, 98, 65])
         self.assertEqual((mixed["sm_util_percent_alone_seat0"], mixed["dram_util_percent_alone_seat0"]), (None, 12.5))
-        self.assertEqual((mixed["gain_percent"], mixed["valid"], mixed["warnings"]), (37.5, True, "foreign"))
+        self.assertEqual((mixed["gain_percent"], mixed["valid"], mixed["warnings"]), (37.5, True, "foreign;few-repeats"))
+        self.assertEqual((mixed["norm_throughput_mps"], heavy["norm_throughput_mps"], mixed["missing"]), (1.45, None, ""))
         self.assertEqual((heavy["pair"], heavy["norm_throughput_time_slice"]), ("heavy + heavy", 0.95))
         self.assertEqual((heavy["norm_throughput_step_gate"], heavy["gain_percent"], heavy["valid"]), (None, None, False))
-        self.assertEqual((heavy["missing"], heavy["warnings"]), ("step-gate: not measured", "foreign;few-steps"))
+        self.assertEqual((heavy["missing"], heavy["warnings"]), ("step-gate: not measured; mps: not measured", "foreign;few-steps"))
 
     def test_what_is_not_known_is_said_and_not_zero(self):
         both = ("vae", "vae")
@@ -68,9 +71,35 @@ class PackingTest(unittest.TestCase):
         self.assertEqual(row["pair"], "light + light")
         self.assertIsNone(row["device_util_percent_alone_mean"])
         self.assertIsNone(row["gain_percent"])
-        missing = "no utilisation of vae@b128@dp1 alone; time-slice: an MPS server is there"
+        missing = "no utilisation of vae@b128@dp1 alone; time-slice: an MPS server is there; mps: not measured"
         self.assertEqual(row["missing"], missing)
         self.assertIn(f"Left out: light + light ({missing}).", packing.law([row, pair(50, 2), pair(90, 1)]).text)
+
+    def test_a_machine_without_mps_is_said_and_casts_no_doubt_on_the_other_modes(self):
+        both, why = ("vae", "gpt2"), "there is no nvidia-cuda-mps-control; it comes with the driver"
+        interference = seats(both, "time-slice", "1.2") + seats(both, "step-gate", "0.96")
+        lacks = {"status": "unsupported", "blocks": "0", "valid": "false", "warnings": "foreign", "err_detail": why}
+        [row] = packing.of_run(LIGHT_HEAVY, interference + seats(both, "mps", "", **lacks), [launch("vae", "30")] * 2)
+        self.assertEqual((row["norm_throughput_mps"], row["gain_percent"]), (None, 25))
+        self.assertEqual((row["blocks"], row["valid"], row["warnings"]), (1, True, ""))
+        self.assertEqual(row["missing"], f"no utilisation of gpt2@b4@bf16 alone; mps: {why}")
+        said = "Not measured under MPS, for the reason in `missing`: light + heavy."
+        self.assertEqual(packing.with_mps([row]), said)
+        # Only the reasons why a number of the law is not known leave a pair out of it.
+        known = pair(90, 1, missing=f"mps: {why}")
+        self.assertNotIn("Left out", packing.law([known, pair(10, 80)]).text)
+        # A run that asks for no MPS lacks none.
+        [row] = packing.of_run(BOUND_PAIR, interference, [])
+        self.assertEqual((row["norm_throughput_mps"], packing.with_mps([row])), (None, ""))
+        self.assertNotIn("mps", row["missing"])
+
+    def test_what_mps_gives_beside_time_slices(self):
+        light = {"pair": "light + light", "norm_throughput_time_slice": "1.5", "norm_throughput_mps": "1.8", "missing": ""}
+        heavy = {**light, "pair": "heavy + heavy", "norm_throughput_time_slice": 1.001, "norm_throughput_mps": 0.999}
+        not_sliced = {**light, "norm_throughput_time_slice": "", "missing": "time-slice: out of memory"}
+        gains = "light + light +20 % (1.50 to 1.80), heavy + heavy +0 % (1.00 to 1.00)"
+        expected = f"MPS in place of time slices changes the throughput at once: {gains}."
+        self.assertEqual(packing.with_mps([light, heavy, not_sliced]), expected)
 
     def test_whether_the_law_shows(self):
         cases = {
@@ -155,7 +184,7 @@ class PartTest(unittest.TestCase):
         self.place.begin("colocate", time.monotonic() + left_s)
         return parts.colocate(self.place)
 
-    def leave_tables(self, status: str = "ok", detail: str = "") -> None:
+    def leave_tables(self, status: str = "ok", detail: str = "", lacks_mps: str = "") -> None:
         head = "group,sharing,seat,workload,job,blocks,group_norm_throughput,valid,warnings,status,err_detail"
         spin = "synthetic-spin,synthetic-spin@b32@dp1"
         modes = (("time-slice", "1.08"), ("step-gate:250ms", "0.96"))
@@ -164,6 +193,8 @@ class PartTest(unittest.TestCase):
             for mode, throughput in modes
             for seat in (0, 1)
         ]
+        if lacks_mps:
+            rows += [f"spin+spin,mps,{seat},{spin},0,,false,,unsupported,{lacks_mps}" for seat in (0, 1)]
         self.leave("interference.csv", head, *rows)
         head = "job,group,status,device_util_percent_mean,sm_util_percent,dram_util_percent"
         self.leave("measurements.csv", head, *(f"synthetic-spin@b32@dp1,,ok,{util},," for util in (88, 92)))
@@ -183,6 +214,27 @@ class PartTest(unittest.TestCase):
         text = page.describe(self.place, [])
         self.assertIn("Gandiva's law is not to be judged here: it takes pairs of different utilisation alone", text)
         self.assertIn("| heavy + heavy | spin+spin | 90 | 90 | 90 | 1.08 | 0.96 | 12.5 | 1 | true |", text)
+
+    def test_a_machine_without_mps_does_not_fail_the_part(self):
+        self.leave_tables(lacks_mps="there is no nvidia-cuda-mps-control")
+        note = "1 pair; Gandiva's law is not to be judged; without MPS: there is no nvidia-cuda-mps-control"
+        self.assertEqual(self.measure(1), note)
+        [pair] = read_csv(self.place.record / "packing.csv")
+        self.assertEqual((pair["norm_throughput_mps"], pair["gain_percent"], pair["valid"]), ("", "12.5", "true"))
+        self.assertIn("mps: there is no nvidia-cuda-mps-control", pair["missing"])
+
+    def test_which_modes_are_measured(self):
+        for is_gpu, quick, modes in (
+            (True, False, "time-slice,step-gate:250ms,mps"),
+            (True, True, "time-slice,step-gate:250ms,mps"),
+            (False, False, "time-slice,step-gate:250ms"),
+            (False, True, "time-slice"),
+        ):
+            with self.subTest(is_gpu=is_gpu, quick=quick):
+                self.place.device, self.place.quick = "cuda:0" if is_gpu else "cpu:0", quick
+                with self.assertRaises(Failed):
+                    self.measure(1)
+                self.assertIn(f" --sharing {modes} --device ", self.place.commands[-1])
 
     def test_what_is_missing_fails_the_part_with_its_reason(self):
         with self.assertRaisesRegex(Failed, "0 of 1 pair: exit code 3: error: it said why"):
