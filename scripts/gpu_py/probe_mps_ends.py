@@ -25,7 +25,7 @@ SERVER_KILLED = "MPS: SIGKILL ends the server"
 DAEMON_KILLED = "MPS: SIGKILL ends the daemon"
 QUIT_WITH_CLIENT = "MPS: quit -t 2 with a client"
 QUIT_AT_REST = "MPS: quit without clients"
-LEFT = "MPS: what is left of daemons and clients"
+LEFT = "MPS: processes that outlived their question"
 
 
 def probe(device: str, quick: bool) -> bool:
@@ -72,7 +72,7 @@ def client_killed(service: Service) -> None:
     victim.send(signal.SIGKILL)
     listed_s = seconds_until(lambda: victim.pid not in service.daemon.attached())
     fate = neighbour.fate(since_s)
-    listed = "still lists the client" if listed_s is None else f"lists the client no longer after {listed_s:.2f} s"
+    listed = "still lists the client" if listed_s is None else f"stops listing the client after {listed_s:.2f} s"
     answer = f"its neighbour {fate.text}; the daemon {listed}; {newcomer(service, server)}"
     tell(CLIENT_KILLED, answer, listed_s=listed_s, neighbour_error=fate.error)
 

@@ -36,7 +36,7 @@ impl Backend for Mps {
 
     fn isolation(&self, seat: usize) -> Isolation {
         let limits =
-            ClientLimits { threads_percent: self.threads.of(seat), memory_mib: self.memory_mib.of(seat) };
+            ClientLimits { threads_percent: self.threads.get(seat), memory_mib: self.memory_mib.get(seat) };
         let environment = self.daemon.as_ref().map(|daemon| daemon.environment(limits)).unwrap_or_default();
         Isolation { environment, ..Isolation::default() }
     }

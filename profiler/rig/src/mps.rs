@@ -1,14 +1,14 @@
 //! NVIDIA's Multi-Process Service, by a control daemon of our own for one GPU.
 //!
 //! A program with the variables of [`Daemon::environment`] becomes a client of the daemon's server when it first uses CUDA, and the
-//! kernels of all clients run side by side. A program that cannot connect runs without the service and does not say so, hence
-//! [`Daemon::clients`]. The daemon runs in the foreground as a child of this process, in folders of its own, so that no other
-//! program finds it. It is killed when this process ends, however it ends, and its server ends with it. Settings of the GPU, its
-//! compute mode among them, stay as they are.
+//! kernels of all clients run side by side. CUDA runs a program without the service if the program cannot connect, and reports no
+//! error; [`Daemon::clients`] lists the programs that did connect. The daemon runs in the foreground as a child of this process. Its
+//! sockets are in a private folder, where no other program looks for them. The kernel kills the daemon when this process ends,
+//! and the server ends with the daemon. The settings of the GPU, such as its compute mode, stay as they are.
 //!
-//! A fault of one client ends the work of all of them with the same error. The service itself goes on: a client that comes later
-//! works. When the server or the daemon is killed, the clients fail with `CUDA_ERROR_MPS_RPC_FAILURE`. All of this was seen with
-//! driver 580 on an H200.
+//! A fault of one client ends the work of all clients with the same error. The server continues to run and accepts new clients. If
+//! the server or the daemon is killed, the clients fail with `CUDA_ERROR_MPS_RPC_FAILURE`. Source: driver 580 on an H200, record
+//! `20261128-h200`.
 
 use std::{
     collections::BTreeSet,
@@ -58,7 +58,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// What a client may use of the GPU. Without a limit it may use all of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientLimits {
-    /// The percentage of the multiprocessors, rounded up by the driver.
+    /// The percentage of the threads of the GPU. The driver rounds it up to what the hardware supports.
     pub threads_percent: Option<u8>,
     /// Device memory in MiB, the context of about 0.5 GiB included.
     pub memory_mib: Option<u32>,

@@ -123,8 +123,8 @@ fn fill_sharing(row: &mut ExportRow, members: &Members) {
             row.quantum_ns = Some(time.as_nanos() as u64)
         }
         Sharing::Mps { threads, memory_mib } => {
-            row.thread_limit_percent = threads.of(members.seat()).map(u32::from);
-            row.memory_limit_bytes = memory_mib.of(members.seat()).map(|mib| u64::from(mib) << 20);
+            row.thread_limit_percent = threads.get(members.seat()).map(u32::from);
+            row.memory_limit_bytes = memory_mib.get(members.seat()).map(|mib| u64::from(mib) << 20);
         }
         _ => {}
     }

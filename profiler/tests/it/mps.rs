@@ -67,9 +67,9 @@ fn members_are_clients_of_a_daemon_that_is_gone_afterwards() {
     // A relative folder, and a limit for other clients.
     command.env("TMPDIR", "tmp").env("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "10");
     output(&mut command, 0);
-    let found = door.interference("r");
-    assert_eq!(found.len(), 4);
-    assert!(found.iter().all(|row| row.status == Status::Ok && row.slowdown.is_some()), "{found:?}");
+    let rows = door.interference("r");
+    assert_eq!(rows.len(), 4);
+    assert!(rows.iter().all(|row| row.status == Status::Ok && row.slowdown.is_some()), "{rows:?}");
     // Both members are checked at their first steps, before they run together and after it. There is a daemon for this mode alone.
     let mut expected = vec!["-f GPU-00000000-0000-0000-0000-000000000000 all", "get_server_list"];
     expected.extend(["get_server_list", "get_client_list 4711"].repeat(6));
@@ -106,8 +106,8 @@ fn a_member_that_is_started_again_is_checked_at_its_first_step() {
     let Some(door) = with_program("train(150)") else { return };
     let arguments = "colocate synthetic-sleep --device cuda:0 --seconds 1 --repeats 1 --out r --sharing mps";
     output(with_fake_pytorch(&mut command(&door, arguments, "")).args(["--cmd", "python3 train.py"]), 0);
-    let found = door.interference("r");
-    assert!(found.iter().all(|row| row.status == Status::Ok), "{found:?}");
+    let rows = door.interference("r");
+    assert!(rows.iter().all(|row| row.status == Status::Ok), "{rows:?}");
     let run = door.run("r");
     let together = |launch: &String| run.spec(launch).expect("it was told").seat.is_some();
     let launches = run.launches().expect("jobs/ is there").iter().filter(|launch| together(launch)).count();
@@ -118,9 +118,9 @@ fn a_member_that_is_started_again_is_checked_at_its_first_step() {
 }
 
 /// The reason why the members did not share; each of them has a row with it.
-fn reason_of_all(found: &[Interference]) -> &str {
-    let reason = found[0].err_detail.as_deref().unwrap_or_default();
-    assert!(found.iter().all(|row| row.status != Status::Ok && row.err_detail.as_deref() == Some(reason)));
+fn reason_of_all(rows: &[Interference]) -> &str {
+    let reason = rows[0].err_detail.as_deref().unwrap_or_default();
+    assert!(rows.iter().all(|row| row.status != Status::Ok && row.err_detail.as_deref() == Some(reason)));
     reason
 }
 
@@ -130,8 +130,8 @@ fn a_member_that_is_no_client_is_no_number_of_mps() {
     let arguments = "colocate --device cuda:0 --seconds 0.3 --repeats 1 --out r --sharing mps";
     let programs = ["--cmd", "python3 train.py", "--cmd", "env -u CUDA_MPS_PIPE_DIRECTORY python3 train.py"];
     output(with_fake_pytorch(&mut command(&door, arguments, "")).args(programs), 1);
-    let found = door.interference("r");
-    let reason = reason_of_all(&found);
+    let rows = door.interference("r");
+    let reason = reason_of_all(&rows);
     assert!(
         reason.contains("does not share as requested: process")
             && reason.ends_with("is no client of the MPS daemon, so it ran beside the others without MPS"),
@@ -147,11 +147,11 @@ fn a_member_without_steps_is_refused() {
     let arguments =
         "colocate synthetic-sleep --device cuda:0 --seconds 0.3 --repeats 1 --out r --sharing mps";
     output(command(&door, arguments, "").args(["--cmd", "sleep 0.2"]), 1);
-    let found = door.interference("r");
+    let rows = door.interference("r");
     assert!(
-        found.iter().all(|row| row.status == Status::Unsupported && row.err == Some(ErrorKind::Unsupported))
+        rows.iter().all(|row| row.status == Status::Unsupported && row.err == Some(ErrorKind::Unsupported))
     );
-    let reason = reason_of_all(&found);
+    let reason = reason_of_all(&rows);
     assert!(
         reason.contains("obeys no grant, and only a granted step shows that it is a client of MPS"),
         "{reason}"
@@ -164,8 +164,8 @@ fn a_daemon_that_does_not_start_or_dies_is_the_reason_of_the_row() {
     let door = crate::door();
     let arguments = format!("{PAIR} --sharing mps");
     output(&mut command(&door, &arguments, "refuses"), 1);
-    let found = door.interference("r");
-    let reason = reason_of_all(&found);
+    let rows = door.interference("r");
+    let reason = reason_of_all(&rows);
     assert!(
         reason.contains("mps could not be set up: the MPS daemon has ended by itself (exit status: 1)")
             && reason.ends_with("An instance of this daemon is already running"),
@@ -175,8 +175,8 @@ fn a_daemon_that_does_not_start_or_dies_is_the_reason_of_the_row() {
 
     // Killed while the members share: they are found to be no clients of it afterwards.
     output(&mut command(&door, &arguments, "dies"), 1);
-    let found = door.interference("r");
-    let reason = reason_of_all(&found);
+    let rows = door.interference("r");
+    let reason = reason_of_all(&rows);
     assert!(reason.contains("the MPS daemon has ended by itself (signal: 9 (SIGKILL))"), "{reason}");
     assert_eq!(folders(&door), Vec::<PathBuf>::new());
     door.wait_until_nothing_is_left();
@@ -203,7 +203,7 @@ fn no_daemon_outlives_a_harness_that_is_killed() {
     run.wait();
     door.wait_until_nothing_is_left();
     let left = folders(&door);
-    assert_eq!(left.len(), 1, "nobody was there to remove it");
+    assert_eq!(left.len(), 1, "a killed harness removes no folder");
     fs::create_dir(door.path("tmp/tandem-mps-of-others")).expect("it is ours");
 
     let again = format!("{PAIR} --sharing mps").replace("--out r", "--out again");
@@ -211,7 +211,7 @@ fn no_daemon_outlives_a_harness_that_is_killed() {
     assert_eq!(
         folders(&door),
         [door.path("tmp/tandem-mps-of-others")],
-        "one without a lock is no folder of a daemon"
+        "a folder without a lock is no daemon's"
     );
 }
 
@@ -224,8 +224,8 @@ fn the_doctor_says_whether_a_gpu_can_be_shared() {
         let row = rows.into_iter().find(|row| row.about == "mps").expect("there is a GPU");
         (row.health, row.found)
     };
-    let found = row(&mut command(&door, "doctor --json", ""));
-    assert_eq!(found, (Health::Ok, "can share cuda:0 by a daemon of its own".into()));
+    let row_with_control = row(&mut command(&door, "doctor --json", ""));
+    assert_eq!(row_with_control, (Health::Ok, "can share cuda:0 by a daemon of its own".into()));
     let (health, why) = row(without_control(&door, "doctor --json").env("PATH", door.path("nowhere")));
     assert!(
         health == Health::Lacks && why.starts_with("there is no nvidia-cuda-mps-control in PATH or"),

@@ -88,7 +88,7 @@ class EndsTest(WithStandIn):
             ends.UUID: "is attached, S s after its start, and sees 132 multiprocessors",
             ends.THREADS: "it sees 39 of 132",
             ends.MEMORY: refused,
-            ends.CLIENT_KILLED: f"its neighbour {goes_on}; the daemon lists the client no longer after S s; {same}",
+            ends.CLIENT_KILLED: f"its neighbour {goes_on}; the daemon stops listing the client after S s; {same}",
             ends.CLIENT_FAULTS: f"it {invalid}, its neighbour {invalid}; the server is ACTIVE; {same}",
             ends.CLIENT_TERMINATED: f"the daemon says 0 after S s; the client {terminated}, its neighbour {goes_on}",
             ends.SERVER_KILLED: f"its client {lost}; {new}",

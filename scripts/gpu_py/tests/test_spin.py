@@ -17,7 +17,7 @@ FREE, TOTAL = 3 << 30, 4 << 30
 
 
 class Cuda:
-    """libcuda as far as the program calls it. The time of its clock passes in kernels, of which each takes a millisecond."""
+    """The functions of libcuda that the program calls. A kernel takes a millisecond, and the clock stands still otherwise."""
 
     def __init__(self, last: int, event=None):
         self.now_s, self.allocated, self.in_flight, self.last, self.event = 100.0, 0, [], last, event

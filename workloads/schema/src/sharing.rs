@@ -137,7 +137,7 @@ pub struct PerSeat<T>(Vec<T>);
 
 impl<T: Copy> PerSeat<T> {
     /// The limit of a member, by its seat.
-    pub fn of(&self, seat: usize) -> Option<T> {
+    pub fn get(&self, seat: usize) -> Option<T> {
         if let [for_all] = self.0[..] { Some(for_all) } else { self.0.get(seat).copied() }
     }
 
@@ -383,8 +383,8 @@ mod tests {
         );
         assert_eq!(Weights::default().of(7), 1);
         let Sharing::Mps { threads, memory_mib } = "mps:70/30:20GiB".parse().unwrap() else { panic!() };
-        assert_eq!([0, 1, 2].map(|seat| threads.of(seat)), [Some(70), Some(30), None]);
-        assert_eq!([0, 1].map(|seat| memory_mib.of(seat)), [Some(20 << 10); 2]);
+        assert_eq!([0, 1, 2].map(|seat| threads.get(seat)), [Some(70), Some(30), None]);
+        assert_eq!([0, 1].map(|seat| memory_mib.get(seat)), [Some(20 << 10); 2]);
         let modes = ["mps", "mps:50", "mps:512MiB", "mps:70/30", "mps:50:1GiB/2GiB/3GiB", "cpu-shares:3/2/1"];
         let seats = modes.map(|mode| mode.parse::<Sharing>().unwrap().seats());
         assert_eq!(seats, [None, None, None, Some(2), Some(3), Some(3)]);
