@@ -8,6 +8,7 @@ mod actions;
 mod clock;
 mod events;
 pub mod launcher;
+pub mod machine;
 mod pending_events;
 pub mod pending_releases;
 mod placed_jobs;

@@ -5,7 +5,7 @@
 //! that takes longer than that half second to decide stalls its launches, because they are granted nothing meanwhile. A warning says
 //! so. No heartbeat is missed because of it. A throttled launch is granted less work at a time, and rests in between.
 
-mod commands;
+mod effects;
 mod host_cores;
 mod launch;
 mod losses;
@@ -18,6 +18,7 @@ mod suspend;
 mod throttle;
 mod turns;
 mod updates;
+mod work;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -28,7 +29,7 @@ use colocate::{
 };
 use jobs::plans::Estimates;
 use rig::{
-    EventLoop, Member, Rig, StopMode,
+    EventLoop, Member, Rig,
     interrupt::Interrupt,
     output::note,
     sampler::{Sampler, SamplerCost, SamplerError},
@@ -43,18 +44,16 @@ use schema::{
     units::Nanos,
 };
 
-pub use self::{host_cores::HostCores, launch::WORK_LEFT};
-use self::{
-    launch::{LaunchState, TESTBED_AHEAD},
-    stall::Stall,
-    suspend::ProcessMemory,
-    throttle::Throttle,
-};
+pub use self::{host_cores::HostCores, work::WORK_LEFT};
+use self::{launch::LaunchState, stall::Stall, throttle::Throttle, work::TESTBED_AHEAD};
 use super::checkpoints::Checkpoints;
 use crate::{
-    cluster::{ClusterError, ClusterEvent, DeviceId, JobId, Settled, Share},
+    cluster::{ClusterError, ClusterEvent, DeviceId, JobId, Share},
     job::JobRequest,
-    launch::launcher::{LaunchId, Launcher, StartRequest},
+    launch::{
+        launcher::{LaunchId, Launcher, StartRequest},
+        machine::Input,
+    },
 };
 
 /// The jobs and devices of a testbed, with the rig and the sampler that it uses.
@@ -138,18 +137,18 @@ impl ProcessLauncher {
     /// Where samples were lost.
     pub fn close(mut self) -> Result<SamplerCost, SamplerError> {
         let left: Vec<Member> =
-            self.launches.iter().filter(|(_, launch)| !launch.is_over).map(|(member, _)| *member).collect();
+            self.launches.iter().filter(|(_, launch)| !launch.is_over()).map(|(member, _)| *member).collect();
         // Launches whose memory was moved to the host need room on their devices to be saved, and come last.
         let (moved, others): (Vec<Member>, Vec<Member>) =
             left.into_iter().partition(|member| self.launches[member].is_moved());
         for members in [others, moved] {
             for &member in &members {
-                if !self.launches[&member].is_leaving && self.end(member, true).is_err() {
+                if !self.launches[&member].phase().is_leaving() && self.end(member, true).is_err() {
                     // What cannot be saved goes on from its last checkpoint, if it has one.
                     let _ = self.end(member, false);
                 }
             }
-            while members.iter().any(|member| !self.launches[member].is_over) {
+            while members.iter().any(|member| !self.launches[member].is_over()) {
                 let until = self.follow_programs();
                 if let Some(event) = self.event_loop().next(until) {
                     self.receive(event);
@@ -182,7 +181,7 @@ impl ProcessLauncher {
             if self.event_loop().is_interrupted() {
                 return Err(ClusterError::Interrupted);
             }
-            if deadline.is_none() && self.launches.values().all(|launch| launch.is_over) {
+            if deadline.is_none() && self.launches.values().all(LaunchState::is_over) {
                 return Ok(None);
             }
             if self.notice_losses() {
@@ -201,34 +200,19 @@ impl ProcessLauncher {
         }
     }
 
-    fn settled(&mut self, launch: Member, now: Settled) {
-        let Some(launch) = self.launches.get(&launch) else { return };
-        self.events.push_back(ClusterEvent::Settled { job: launch.job, now, steps: launch.steps() });
-    }
-
     /// Ends a launch at the end of a step, with a checkpoint or without.
     ///
     /// # Errors
     /// The reason why it cannot be saved. It goes on as before.
     fn end(&mut self, member: Member, checkpoint: bool) -> Result<(), String> {
-        let Some(of) = self.launches.get(&member) else { return Err("there is no such launch".into()) };
-        let is_worth_it = checkpoint && of.is_training;
-        if let Some(why) = self.takes_no_checkpoint(of.job).filter(|_| is_worth_it) {
+        let launch = self.launches.get(&member).ok_or("there is no such launch")?;
+        if checkpoint
+            && launch.phase().has_begun()
+            && let Some(why) = self.takes_no_checkpoint(launch.job)
+        {
             return Err(format!("it takes no checkpoint: {why}"));
         }
-        let Some(of) = self.launches.get_mut(&member) else { return Ok(()) };
-        (of.is_leaving, of.is_coming_to_rest) = (true, false);
-        if is_worth_it {
-            if !self.bring_back_to_save(member) {
-                self.save(member);
-            }
-        } else {
-            // Before it is ready nothing is lost, and to wait for that may take long. A process that is locked cannot end by itself.
-            let is_free = of.is_training && !of.is_moved();
-            let leave = if is_free { StopMode::AtStepBoundary } else { StopMode::Immediately };
-            of.memory = ProcessMemory::OnDevice;
-            self.setup.rig.remove(member, leave);
-        }
+        self.step(member, Input::Stop { checkpoint });
         Ok(())
     }
 }
@@ -257,11 +241,12 @@ impl Launcher for ProcessLauncher {
         let request = self.request(start).map_err(|error| format!("{error:#}"))?;
         self.next_number += 1;
         let before = self.setup.checkpoints.steps(start.job);
-        let mut launch = LaunchState::new(start, &request.spec, before, self.steps_left(start.job));
+        let (suspension, left) = (self.setup.suspension, self.steps_left(start.job));
+        let mut launch = LaunchState::new(start, &request.spec, suspension, before, left);
         launch.memory_bytes = self.memory_bytes(start);
-        launch.timed = self.setup.keeps_steps.then(Vec::new);
+        launch.work.timed = self.setup.keeps_steps.then(Vec::new);
         let member = self.setup.rig.add(request);
-        self.setup.rig.look_every(member, launch.look);
+        self.setup.rig.look_every(member, launch.work.look);
         self.launches.insert(member, launch);
         Ok(LaunchId(member.0))
     }
@@ -271,7 +256,7 @@ impl Launcher for ProcessLauncher {
     }
 
     fn resume(&mut self, launch: LaunchId) {
-        self.go_on(member(launch));
+        self.step(member(launch), Input::Resume);
     }
 
     fn stop(&mut self, launch: LaunchId, checkpoint: bool) -> Result<(), String> {
@@ -282,17 +267,17 @@ impl Launcher for ProcessLauncher {
         let member = member(launch);
         let Some(of) = self.launches.get_mut(&member) else { return Err("there is no such launch".into()) };
         of.obeys_grants()?;
-        of.throttle = Throttle::of(share);
+        of.work.throttle = Throttle::of(share);
         self.supply(member);
         Ok(())
     }
 
     fn steps(&mut self, launch: LaunchId) -> u64 {
-        self.launches.get(&member(launch)).map_or(0, LaunchState::steps)
+        self.launches.get(&member(launch)).map_or(0, |launch| launch.work.steps())
     }
 
     fn take_loss(&mut self, launch: LaunchId) -> Option<f64> {
-        self.launches.get_mut(&member(launch))?.loss.take()
+        self.launches.get_mut(&member(launch))?.work.loss.take()
     }
 
     fn saved_steps(&self, job: JobId) -> u64 {

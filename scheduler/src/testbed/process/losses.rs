@@ -5,11 +5,14 @@
 //! which are tried again as others that fail are. A device stays lost
 //! until the scheduler ends. `--resume` opens it anew, and refuses to start where it does not answer.
 
-use rig::{Member, StopMode};
+use rig::Member;
 use schema::rows::ErrorKind;
 
 use super::{ProcessLauncher, launch::LaunchState};
-use crate::cluster::{ClusterEvent, DeviceId};
+use crate::{
+    cluster::{ClusterEvent, DeviceId},
+    launch::machine::Input,
+};
 
 impl ProcessLauncher {
     /// Ends what runs on devices that were lost since the last time; whether there are such.
@@ -34,14 +37,11 @@ impl ProcessLauncher {
 
     fn end_all_on(&mut self, device: DeviceId) {
         let why = format!("lost its device {}", self.setup.devices[device.0 as usize]);
-        let there = |launch: &LaunchState| !launch.is_over && launch.devices.contains(&device);
-        let of_device = self.launches.iter_mut().filter(|(_, launch)| there(launch));
-        let ended: Vec<Member> = of_device
-            .map(|(member, launch)| {
-                launch.fails_as(ErrorKind::DeviceLost, why.clone());
-                *member
-            })
-            .collect();
-        ended.into_iter().for_each(|member| self.setup.rig.remove(member, StopMode::Immediately));
+        let there = |launch: &LaunchState| !launch.is_over() && launch.devices.contains(&device);
+        let of_device = self.launches.iter().filter(|(_, launch)| there(launch));
+        let failed: Vec<Member> = of_device.map(|(member, _)| *member).collect();
+        for member in failed {
+            self.step(member, Input::Failed(ErrorKind::DeviceLost, why.clone()));
+        }
     }
 }

@@ -44,8 +44,7 @@ impl ProcessLauncher {
     fn check_beside(&mut self, id: DeviceId, device: &Device, bytes: Option<u64>) -> Result<(), String> {
         let context = if let Device::Cuda(_) = device { CUDA_CONTEXT_BYTES } else { 0 };
         let Some(bytes) = bytes else { return Ok(()) };
-        let stays =
-            |launch: &&LaunchState| launch.devices.contains(&id) && !launch.is_over && !launch.is_leaving;
+        let stays = |launch: &&LaunchState| launch.devices.contains(&id) && !launch.phase().is_leaving();
         let held = |launch: &LaunchState| match self.has_freed(launch, device) {
             false => Some(launch.memory_bytes? + context),
             // The process and its context stay.
@@ -67,6 +66,7 @@ impl ProcessLauncher {
     /// Whether a launch is held and its tensors are off the device.
     fn has_freed(&self, launch: &LaunchState, device: &Device) -> bool {
         let asked = self.setup.asked.get(launch.job.0 as usize);
-        launch.is_held && asked.is_some_and(|asked| asked.pausing.frees(device, self.setup.suspension))
+        launch.phase().is_held()
+            && asked.is_some_and(|asked| asked.pausing.frees(device, self.setup.suspension))
     }
 }

@@ -47,8 +47,12 @@ impl ProcessLauncher {
     /// The cores that the ranks of a launch on these GPUs are bound to, apart from those of other launches.
     fn bind(&self, gpus: &[Device], cpus: u16) -> Result<Vec<Device>, String> {
         let (mut taken, mut resting) = (BTreeSet::new(), BTreeSet::new());
-        for launch in self.launches.values().filter(|launch| !launch.is_over) {
-            let of = if launch.is_held || launch.is_leaving { &mut resting } else { &mut taken };
+        for launch in self.launches.values().filter(|launch| !launch.is_over()) {
+            let of = if launch.phase().is_held() || launch.phase().is_leaving() {
+                &mut resting
+            } else {
+                &mut taken
+            };
             for set in &launch.host_cores {
                 if let Device::Cpu(processors) = set {
                     of.extend(processors);

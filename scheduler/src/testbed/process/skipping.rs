@@ -4,29 +4,27 @@ use schema::units::Nanos;
 
 use super::{
     super::fast_forward::{Skipping, TimedStep},
-    ProcessLauncher,
-    launch::LaunchState,
-    member,
+    ProcessLauncher, member,
 };
 use crate::launch::launcher::LaunchId;
 
 impl Skipping for ProcessLauncher {
     fn take_steps(&mut self, launch: LaunchId) -> Vec<TimedStep> {
         let Some(of) = self.launches.get_mut(&member(launch)) else { return Vec::new() };
-        of.timed.as_mut().map(std::mem::take).unwrap_or_default()
+        of.work.timed.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     fn trains(&self, launch: LaunchId) -> bool {
-        self.launches.get(&member(launch)).is_some_and(LaunchState::trains)
+        self.launches.get(&member(launch)).is_some_and(super::launch::LaunchState::trains)
     }
 
     fn room(&self, launch: LaunchId) -> Option<u64> {
-        self.launches.get(&member(launch))?.room()
+        self.launches.get(&member(launch))?.work.room()
     }
 
     fn skip_steps(&mut self, launch: LaunchId, steps: u64) {
         if let Some(of) = self.launches.get_mut(&member(launch)) {
-            of.skip(steps);
+            of.work.skip(steps);
         }
     }
 

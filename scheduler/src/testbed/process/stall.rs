@@ -3,7 +3,7 @@
 use rig::output::note;
 use schema::units::Nanos;
 
-use super::launch::TESTBED_AHEAD;
+use super::work::TESTBED_AHEAD;
 
 /// The decision under way, and whether a stall was reported.
 #[derive(Debug, Default)]

@@ -12,143 +12,42 @@
 
 use std::time::Duration;
 
-use rig::{
-    Member, StopMode,
-    cuda_checkpoint::{self, Switching},
-};
-use schema::{rows::ErrorKind, suspension::Suspension, units::Nanos, wire::Command};
+use rig::Member;
+use schema::{suspension::Suspension, units::Nanos};
 
 use super::ProcessLauncher;
-use crate::cluster::Settled;
+use crate::launch::machine::Input;
 
 /// The interval between looks whether `cuda-checkpoint` has ended.
 const LOOK_AT_PROGRAM: Duration = Duration::from_millis(20);
 
-/// Where the memory of a process is that `cuda-checkpoint` can move.
-#[derive(Debug, Default)]
-pub(super) enum ProcessMemory {
-    #[default]
-    OnDevice,
-    Leaving(Switching),
-    OnHost,
-    Returning(Switching),
-}
-
 impl ProcessLauncher {
     /// Holds a launch at the end of the steps that it was granted.
+    ///
+    /// # Errors
+    /// The reason why it cannot be held in the way of the run. It trains on.
     pub(super) fn suspend(&mut self, member: Member) -> Result<(), String> {
-        let suspension = self.setup.suspension;
-        let Some(launch) = self.launches.get_mut(&member) else {
-            return Err("there is no such launch".into());
-        };
+        let launch = self.launches.get(&member).ok_or("there is no such launch")?;
         launch.obeys_grants()?;
-        match suspension {
+        match self.setup.suspension {
             Suspension::Checkpoint => return Err("jobs of this run are stopped and not paused".into()),
             Suspension::CudaCheckpoint => launch.only_process().map(drop)?,
             Suspension::StepGate | Suspension::Pause => {}
         }
-        launch.is_held = true;
-        if suspension == Suspension::Pause && !launch.is_command {
-            self.command(member, Command::Pause {});
-        } else {
-            launch.is_coming_to_rest = true;
-            self.suspend_what_rests(member);
-        }
+        self.step(member, Input::Suspend);
         Ok(())
-    }
-
-    /// Goes on with the suspension of a launch that is to be held, if it rests.
-    pub(super) fn suspend_what_rests(&mut self, member: Member) {
-        let suspension = self.setup.suspension;
-        let Some(launch) = self.launches.get_mut(&member) else { return };
-        if !launch.is_coming_to_rest || !launch.has_come_to_rest() {
-            return;
-        }
-        launch.is_coming_to_rest = false;
-        if suspension != Suspension::CudaCheckpoint {
-            return self.settled(member, Settled::Paused);
-        }
-        match launch.only_process() {
-            Ok(pid) => launch.memory = ProcessMemory::Leaving(cuda_checkpoint::suspend(pid)),
-            Err(why) => self.is_unusable(member, why),
-        }
-    }
-
-    /// Lets a suspended launch train on.
-    pub(super) fn go_on(&mut self, member: Member) {
-        let Some(launch) = self.launches.get_mut(&member) else { return };
-        match self.setup.suspension {
-            Suspension::Pause if !launch.is_command => self.command(member, Command::Resume {}),
-            Suspension::CudaCheckpoint => self.bring_back(member),
-            Suspension::StepGate | Suspension::Pause | Suspension::Checkpoint => self.trains_on(member),
-        }
-    }
-
-    fn trains_on(&mut self, member: Member) {
-        let Some(launch) = self.launches.get_mut(&member) else { return };
-        launch.is_held = false;
-        self.settled(member, Settled::Running);
-        self.supply(member);
-    }
-
-    fn bring_back(&mut self, member: Member) {
-        let Some(launch) = self.launches.get_mut(&member) else { return };
-        match launch.only_process() {
-            Ok(pid) => launch.memory = ProcessMemory::Returning(cuda_checkpoint::resume(pid)),
-            Err(why) => self.is_unusable(member, why),
-        }
-    }
-
-    /// Brings the memory of a launch back that is to be saved before it leaves. Returns whether that was needed.
-    pub(super) fn bring_back_to_save(&mut self, member: Member) -> bool {
-        match self.launches.get(&member).map(|launch| &launch.memory) {
-            None | Some(ProcessMemory::OnDevice) => return false,
-            Some(ProcessMemory::OnHost) => self.bring_back(member),
-            // It goes on when the program has ended.
-            Some(ProcessMemory::Leaving(_) | ProcessMemory::Returning(_)) => {}
-        }
-        true
     }
 
     /// Goes on with launches for which `cuda-checkpoint` has ended. Returns when to look again, if it runs for one.
     pub(super) fn follow_programs(&mut self) -> Option<Nanos> {
-        let mut is_under_way = false;
-        let members: Vec<Member> = self.launches.keys().copied().collect();
-        for member in members {
-            let Some(launch) = self.launches.get_mut(&member).filter(|launch| !launch.is_over) else {
-                continue;
-            };
-            let (switched, is_back) = match &launch.memory {
-                ProcessMemory::Leaving(program) => (program.poll(), false),
-                ProcessMemory::Returning(program) => (program.poll(), true),
-                ProcessMemory::OnDevice | ProcessMemory::OnHost => continue,
-            };
-            match switched {
-                None => is_under_way = true,
-                Some(Err(why)) => self.is_unusable(member, why),
-                Some(Ok(_)) => {
-                    launch.memory = if is_back { ProcessMemory::OnDevice } else { ProcessMemory::OnHost };
-                    match (launch.is_leaving, is_back) {
-                        // It is saved first, or it would have been ended at once.
-                        (true, true) => self.save(member),
-                        (true, false) => {
-                            self.bring_back(member);
-                            is_under_way = true;
-                        }
-                        (false, true) => self.trains_on(member),
-                        (false, false) => self.settled(member, Settled::Paused),
-                    }
-                }
-            }
-        }
+        let ended = self.launches.iter_mut().filter_map(|(member, launch)| {
+            let ended = launch.mover.as_ref()?.poll()?;
+            launch.mover = None;
+            Some((*member, ended.map(drop)))
+        });
+        let ended: Vec<(Member, Result<(), String>)> = ended.collect();
+        ended.into_iter().for_each(|(member, ended)| self.step(member, Input::Moved(ended)));
+        let is_under_way = self.launches.values().any(|launch| launch.mover.is_some());
         is_under_way.then(|| Nanos::monotonic_now() + LOOK_AT_PROGRAM.into())
-    }
-
-    /// Ends a launch of which the driver may have lost the memory.
-    fn is_unusable(&mut self, member: Member, why: String) {
-        let Some(launch) = self.launches.get_mut(&member) else { return };
-        launch.memory = ProcessMemory::OnDevice;
-        launch.fails_as(ErrorKind::Suspension, format!("could not be suspended or go on: {why}"));
-        self.setup.rig.remove(member, StopMode::Immediately);
     }
 }

@@ -5,7 +5,7 @@
 
 use schema::{decision::Share, units::Nanos};
 
-use super::launch::{LOOK_EVERY, TESTBED_AHEAD};
+use super::work::{LOOK_EVERY, TESTBED_AHEAD};
 
 #[derive(Debug)]
 pub(super) struct Throttle {

@@ -15,8 +15,8 @@ impl ProcessLauncher {
     pub(super) fn take_turns(&mut self) {
         let Some(turns) = &mut self.turns else { return };
         for (&member, launch) in &mut self.launches {
-            let rests = launch.rests();
-            if launch.is_over {
+            let rests = launch.work.rests();
+            if launch.is_over() {
                 turns.remove(member);
             } else if launch.takes_part() {
                 let devices: Vec<u32> = launch.devices.iter().map(|device| device.0).collect();
@@ -24,9 +24,9 @@ impl ProcessLauncher {
             } else {
                 turns.leave(member);
             }
-            let left = if rests { turns.rested(member, launch.pace()) } else { None };
+            let left = if rests { turns.rested(member, launch.work.pace()) } else { None };
             if let Some(steps) = left {
-                self.setup.rig.extend(member, launch.grant_turn(steps));
+                self.setup.rig.extend(member, launch.work.grant_turn(steps));
             }
         }
         for (&member, launch) in &mut self.launches {
@@ -37,9 +37,9 @@ impl ProcessLauncher {
                 self.setup.rig.extend(member, steps);
             }
         }
-        while let Some((member, steps)) = turns.begin(|member| self.launches[&member].pace()) {
+        while let Some((member, steps)) = turns.begin(|member| self.launches[&member].work.pace()) {
             if let Some(launch) = self.launches.get_mut(&member) {
-                self.setup.rig.extend(member, launch.grant_turn(steps));
+                self.setup.rig.extend(member, launch.work.grant_turn(steps));
             }
         }
     }
@@ -50,12 +50,12 @@ impl ProcessLauncher {
         let turns = self.turns.as_ref();
         let now = Nanos::monotonic_now();
         let mut again = None;
-        for (&member, launch) in self.launches.iter_mut().filter(|(_, launch)| launch.done() > 0) {
-            let before = launch.look;
+        for (&member, launch) in self.launches.iter_mut().filter(|(_, launch)| launch.work.done() > 0) {
+            let before = launch.work.look;
             let has_rivals = turns.is_some_and(|turns| turns.contends(member));
             again = [again, launch.choose_look(now, has_rivals)].into_iter().flatten().min();
-            if launch.look != before {
-                self.setup.rig.look_every(member, launch.look);
+            if launch.work.look != before {
+                self.setup.rig.look_every(member, launch.work.look);
             }
         }
         again

@@ -2,14 +2,14 @@
 
 use std::io;
 
-use rig::{Member, RigEvent, StopMode};
+use rig::{Member, RigEvent};
 use schema::{rows::ErrorKind, run_dir::RunError, spec::LaunchEnd, units::Nanos, wire::Event};
 
-use super::{
-    ProcessLauncher,
-    launch::{LOOK_EVERY, LaunchState},
+use super::{ProcessLauncher, launch::LaunchState, work::LOOK_EVERY};
+use crate::{
+    cluster::ClusterEvent,
+    launch::machine::{Input, LaunchPhase},
 };
-use crate::cluster::{ClusterEvent, Settled};
 
 impl ProcessLauncher {
     pub(super) fn receive(&mut self, event: RigEvent) {
@@ -43,8 +43,8 @@ impl ProcessLauncher {
             }
             Event::Step(step) => {
                 // Its pace is known from now on.
-                if launch.done() == 0 {
-                    launch.look = LOOK_EVERY;
+                if launch.work.done() == 0 {
+                    launch.work.look = LOOK_EVERY;
                     self.setup.rig.look_every(member, LOOK_EVERY);
                 }
                 launch.count(rank, &step);
@@ -54,42 +54,42 @@ impl ProcessLauncher {
             Event::Held { index } => {
                 let is_command = launch.is_command;
                 if is_command {
-                    launch.has_done(rank, index);
+                    launch.work.has_done(rank, index);
                 }
-                self.suspend_what_rests(member);
+                self.step(member, Input::CameToRest);
                 if is_command {
                     self.end_what_is_done(member);
                     self.supply(member);
                 }
             }
-            Event::Finished { steps, .. } if launch.is_command => launch.has_done(rank, steps),
+            Event::Finished { steps, .. } if launch.is_command => launch.work.has_done(rank, steps),
             Event::Paused { .. } | Event::Resumed { .. } | Event::Checkpointed { .. } => {
-                self.answered(member, None)
+                self.step(member, Input::Answered(None))
             }
-            Event::Refused { error } => self.answered(member, Some(error)),
+            Event::Refused { error } => self.step(member, Input::Answered(Some(error))),
             Event::Hello(_) | Event::Memory(_) | Event::Finished { .. } | Event::Failed { .. } => {}
         }
     }
 
     /// A launch is ready. It trains, unless it was stopped meanwhile.
     fn begin_training(&mut self, member: Member) {
-        let Some(launch) = self.launches.get_mut(&member) else { return };
-        if let Err(why) = self.backend.verify(launch.job.0 as usize, &launch.pids) {
-            launch.fails_as(ErrorKind::Sharing, format!("does not share its devices as requested: {why}"));
-            return self.setup.rig.remove(member, StopMode::Immediately);
+        let Some(launch) = self.launches.get(&member) else { return };
+        if launch.phase() != LaunchPhase::Starting {
+            return;
         }
-        launch.is_training = true;
-        launch.save_at = self.setup.checkpoint_every.map(|every| Nanos::monotonic_now() + every);
-        self.settled(member, Settled::Running);
-        self.supply(member);
+        if let Err(why) = self.backend.verify(launch.job.0 as usize, &launch.pids) {
+            let why = format!("does not share its devices as requested: {why}");
+            return self.step(member, Input::Failed(ErrorKind::Sharing, why));
+        }
+        self.plan_to_save(member);
+        self.step(member, Input::Ready);
     }
 
     /// Ends a program that has done its steps and does not know it: one of the user's, or that of a job of which steps were skipped.
     fn end_what_is_done(&mut self, member: Member) {
         let Some(launch) = self.launches.get_mut(&member) else { return };
-        if launch.has_to_be_ended() && launch.has_done_all() && !launch.is_leaving {
-            launch.is_leaving = true;
-            self.setup.rig.remove(member, StopMode::AtStepBoundary);
+        if launch.work.has_to_be_ended() && launch.work.has_done_all() {
+            self.step(member, Input::Stop { checkpoint: false });
         }
     }
 
@@ -115,9 +115,9 @@ impl ProcessLauncher {
 
     fn receive_end(&mut self, member: Member, end: &LaunchEnd) {
         let Some(launch) = self.launches.get_mut(&member) else { return };
-        launch.is_over = true;
         let stuck_on = if end.err == Some(ErrorKind::Stuck) { launch.devices.clone() } else { Vec::new() };
         let happened = launch.ended(end, self.setup.checkpoints.steps(launch.job));
+        launch.step(Input::Exited);
         // What a job does on a disk that is full says nothing of the job, and costs it no retry. Other files may have left some
         // space since.
         let full = match &happened {
