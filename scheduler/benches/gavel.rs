@@ -6,15 +6,9 @@
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, SamplingMode, criterion_group, criterion_main};
+use engine::{Engine, job::Payload, journal::Journal, topology::Topology, view::View};
+use launches::simulated::{self, Settings};
 use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
-use scheduler::{
-    engine::{self, Engine},
-    job::Payload,
-    journal::Journal,
-    sim::{self, Settings},
-    topology::Topology,
-    view::View,
-};
 use schema::{decision::Turn, manifest::AlikeNodes, units::Nanos};
 
 #[path = "../tests/it/support.rs"]
@@ -85,9 +79,14 @@ fn decisions(criterion: &mut Criterion) {
                 let name = format!("gavel:objective={objective}{pairs}");
                 group.bench_function(BenchmarkId::new(&name, count), |bencher| {
                     bencher.iter(|| {
-                        let mut sim =
-                            sim::cluster(&topology, &jobs, Box::new(Typed), &costs, Settings::default())
-                                .expect("all is known");
+                        let mut sim = simulated::cluster(
+                            &topology,
+                            &jobs,
+                            Box::new(Typed),
+                            &costs,
+                            Settings::default(),
+                        )
+                        .expect("all is known");
                         let mut engine = Engine::new(&topology, &jobs, Typed, engine::Settings::default());
                         engine::run(&mut engine, &mut sim, &mut *built(&name), &mut First).unwrap_err()
                     });

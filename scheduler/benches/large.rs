@@ -4,12 +4,11 @@
 use std::{hint::black_box, path::Path};
 
 use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
+use engine::{journal::Unrecorded, topology::Topology};
+use launches::simulated::Settings;
 use model::switch_costs::Named;
 use scheduler::{
     inputs::{self, Purpose},
-    journal::Unrecorded,
-    sim::Settings,
-    topology::Topology,
     trace_generator::{self, Arrivals, Distribution, JobKind, Recipe, Unit},
 };
 use schema::{

@@ -11,18 +11,18 @@ use std::{
 };
 
 use criterion::{BenchmarkId, Criterion, SamplingMode, criterion_group, criterion_main};
-use model::{
-    Classified, JobKey, PackingClass, PackingClasses, PredictRequest, Prediction, Throughput,
-    switch_costs::Named,
-};
-use scheduler::{
-    engine::{self, Engine, Settings},
+use engine::{
+    Engine, Settings,
     job::{JobRequest, Payload},
     journal::Unrecorded,
     policy::{Decision, Policy},
-    sim,
     topology::Topology,
     view::{PolicyContext, View},
+};
+use launches::simulated;
+use model::{
+    Classified, JobKey, PackingClass, PackingClasses, PredictRequest, Prediction, Throughput,
+    switch_costs::Named,
 };
 use schema::{cluster::NodeFacts, history::PastJob, manifest::AlikeNodes, units::Nanos};
 
@@ -140,9 +140,9 @@ fn decisions(criterion: &mut Criterion) {
                 classes: Some(&Classes),
                 ..PolicyContext::default()
             };
-            let settings = sim::Settings::default();
-            let mut sim =
-                sim::cluster(&topology, &jobs, Box::new(BesideAll), &costs, settings).expect("all is known");
+            let settings = simulated::Settings::default();
+            let mut sim = simulated::cluster(&topology, &jobs, Box::new(BesideAll), &costs, settings)
+                .expect("all is known");
             let mut engine = Engine::new(&topology, &jobs, Beside, Settings::default()).knowing(known);
             let mut policy = Later { policy: built("lucid:sharing=on"), times: &times };
             let ended = engine::run(&mut engine, &mut sim, &mut policy, &mut Unrecorded);
@@ -177,8 +177,8 @@ fn simulations(criterion: &mut Criterion) {
                     classes: Some(&Classes),
                     ..PolicyContext::default()
                 };
-                let settings = sim::Settings::default();
-                let mut sim = sim::cluster(&topology, &jobs, Box::new(BesideAll), &costs, settings)
+                let settings = simulated::Settings::default();
+                let mut sim = simulated::cluster(&topology, &jobs, Box::new(BesideAll), &costs, settings)
                     .expect("all is known");
                 let mut engine = Engine::new(&topology, &jobs, Beside, Settings::default()).knowing(known);
                 engine::run(&mut engine, &mut sim, &mut *built(name), &mut Unrecorded)

@@ -6,13 +6,13 @@
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
-use model::switch_costs::Named;
-use scheduler::{
+use engine::{
     journal::{Journal, Unrecorded},
-    sim::Settings,
     topology::Topology,
     view::View,
 };
+use launches::simulated::Settings;
+use model::switch_costs::Named;
 use schema::{decision::Turn, units::Nanos};
 
 #[path = "../tests/it/support.rs"]

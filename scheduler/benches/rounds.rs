@@ -12,24 +12,24 @@ use std::{
 };
 
 use criterion::{BenchmarkId, Criterion, SamplingMode, criterion_group, criterion_main};
-use jobs::plans::Judgement;
-use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
-use scheduler::{
-    engine::{self, Engine, Settings},
+use engine::{
+    Engine, Settings,
     job::{JobRequest, Payload},
     journal::Unrecorded,
-    legal_plans::LegalPlans,
     policy::{Decision, Policy},
-    sim,
     topology::Topology,
     view::{PolicyContext, View},
 };
+use jobs::plans::Judgement;
+use launches::simulated;
+use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
 use schema::{catalog::Catalog, plan::Plan, trace::Class, units::Nanos};
 
 #[path = "../tests/it/support.rs"]
 #[allow(dead_code)]
 mod support;
 
+use scheduler::legal_plans;
 use support::{SECOND, asked, built};
 
 /// A job is the faster on more devices, the larger its batch.
@@ -82,14 +82,14 @@ fn rounds(criterion: &mut Criterion) {
         let mut random = fastrand::Rng::with_seed(1);
         let jobs: Vec<_> = (0..count).map(|id| job(id, random.u64(60..3_000))).collect();
         let legal = |_: &_, _, _: &_, _: (&_, &[_])| Judgement::default();
-        let plans = LegalPlans::new(&jobs, &Catalog::embedded(), &topology, legal);
+        let plans = legal_plans::enumerate(&jobs, &Catalog::embedded(), &topology, legal);
         for name in ["optimus", "sia", "pollux-fixed-batch"] {
             let spent = Cell::new((Duration::ZERO, 0, Duration::ZERO));
             let run = || {
                 let known =
                     PolicyContext { costs: Some(&costs), plans: Some(&plans), history: &[], classes: None };
-                let settings = sim::Settings::default();
-                let mut sim = sim::cluster(&topology, &jobs, Box::new(ByBatch), &costs, settings)
+                let settings = simulated::Settings::default();
+                let mut sim = simulated::cluster(&topology, &jobs, Box::new(ByBatch), &costs, settings)
                     .expect("all is known");
                 let mut engine = Engine::new(&topology, &jobs, ByBatch, Settings::default()).knowing(known);
                 let mut policy = Timed { policy: built(name), spent: &spent };
@@ -184,15 +184,15 @@ fn rubick(criterion: &mut Criterion) {
         let costs = Named::constant(Nanos(30 * SECOND));
         let jobs = mixed(count);
         let legal = |_: &_, _, _: &_, _: (&_, &[_])| Judgement::default();
-        let plans = LegalPlans::new(&jobs, &Catalog::embedded(), &topology, legal);
+        let plans = legal_plans::enumerate(&jobs, &Catalog::embedded(), &topology, legal);
         let times = RefCell::new(Vec::new());
         let run = || {
             times.borrow_mut().clear();
             let known =
                 PolicyContext { costs: Some(&costs), plans: Some(&plans), history: &[], classes: None };
-            let settings = sim::Settings::default();
-            let mut sim =
-                sim::cluster(&topology, &jobs, Box::new(ByPlan), &costs, settings).expect("all is known");
+            let settings = simulated::Settings::default();
+            let mut sim = simulated::cluster(&topology, &jobs, Box::new(ByPlan), &costs, settings)
+                .expect("all is known");
             let mut engine = Engine::new(&topology, &jobs, ByPlan, Settings::default()).knowing(known);
             let mut policy = AtArrivals { policy: built("rubick"), times: &times };
             let ended = engine::run(&mut engine, &mut sim, &mut policy, &mut Unrecorded);

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use launches::{
+    recorded::{Recorded, RecordedJob, RecordedLaunch},
+    simulated::{Exact, ProgressModel, Stretch},
+};
 use schema::{
     decision::{JobId, Settled},
     units::Nanos,
-};
-
-use crate::{
-    recorded::{Recorded, RecordedJob, RecordedLaunch},
-    sim::{Exact, ProgressModel, Stretch},
 };
 
 /// The largest distance of a recorded report from its due time, as a fraction of the time since the report before.

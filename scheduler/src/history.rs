@@ -1,8 +1,7 @@
 //! The history of a run: the jobs of an earlier run, from which a policy may learn.
 
-use std::{path::Path, time::UNIX_EPOCH};
+use std::path::Path;
 
-use model::duration::{Arrival, PastArrival, TimeOfWeek};
 use schema::{
     catalog::Catalog,
     history::{EarlierRun, PastJob},
@@ -30,26 +29,10 @@ pub fn read(path: &Path, catalog: &Catalog) -> Result<Vec<PastJob>, RowError> {
     Ok(jobs)
 }
 
-/// What is known of a past job at its arrival, and how long it ran.
-pub fn arrival(past: &PastJob) -> PastArrival<'_> {
-    let at = past.submit_utc.as_deref().and_then(|text| humantime::parse_rfc3339(text).ok());
-    let submit_s = at.and_then(|at| at.duration_since(UNIX_EPOCH).ok()).map(|since| since.as_secs());
-    let job = Arrival {
-        name: past.recurring_job.as_deref().unwrap_or(&past.name),
-        user: &past.user,
-        virtual_cluster: &past.vc,
-        workload: &past.workload,
-        plan: past.plan,
-        devices: past.devices,
-        time: submit_s.map(TimeOfWeek::of_unix_time),
-    };
-    PastArrival { job, submit_s, duration_s: past.duration_ns.as_secs_f64() }
-}
-
 fn of_trace(trace: &Trace, catalog: &Catalog) -> Result<Vec<PastJob>, RowError> {
     // The number of devices is that of another cluster.
     let asked = inputs::jobs(trace, catalog, Purpose::Simulate, u32::MAX)?;
-    let past = |(number, asked): (usize, crate::job::JobRequest)| {
+    let past = |(number, asked): (usize, engine::job::JobRequest)| {
         let length = trace.rows[number].length_ns().map(Nanos);
         let message = "is empty, so that the duration of this job is not known; write the time of a step, or name the outcomes.csv of \
                        a run of this trace";

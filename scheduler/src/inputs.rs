@@ -9,6 +9,10 @@ use std::{
 };
 
 use anyhow::Context as _;
+use engine::{
+    cluster::JobId,
+    job::{JobRequest, Pausing, Payload, SharedRequest},
+};
 use jobs::{
     cells::{self, CommandLine},
     workload_lookup,
@@ -21,11 +25,6 @@ use schema::{
     run_dir::RunDir,
     trace::{Trace, TraceLine, TraceRow},
     units::Nanos,
-};
-
-use crate::{
-    cluster::JobId,
-    job::{JobRequest, Pausing, Payload, SharedRequest},
 };
 
 /// The use of the jobs of a trace.

@@ -6,12 +6,12 @@ mod turn_text;
 use std::io::IsTerminal as _;
 
 use cli::progress;
+use engine::{journal::Journal, topology::Topology, view::View};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use rig::output;
 use schema::decision::{ClusterEvent, Turn};
 
 use self::{panel::panel, turn_text::turn_lines};
-use crate::{journal::Journal, topology::Topology, view::View};
 
 /// Shows each turn, and passes it on.
 pub struct Live<J> {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
+use engine::topology::Topology;
 use model::{
     BeliefError, FittedModel, HostDrift, InTurns, KnownOrFitted, PackingClasses, PredictRequest, Prediction,
     Spread, Throughput,
@@ -13,7 +14,7 @@ use schema::{
     rows::Warnings,
 };
 
-use crate::{inputs, topology::Topology};
+use crate::inputs;
 
 /// What a policy believes and what a simulated cluster does.
 pub struct Models {

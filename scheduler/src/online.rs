@@ -22,11 +22,18 @@ use std::{cell::RefCell, collections::BTreeMap, fs, path::Path, rc::Rc};
 use anyhow::{Context as _, ensure};
 use cli::agree::{self, Consent};
 use colocate::sharing::backend;
+use engine::{
+    Engine,
+    cluster::{Action, ClusterError, ClusterEvent, DeviceId, JobId},
+    job::{Ending, Phase, State},
+    replay::replay,
+};
 use jobs::{
     machine,
     plans::Estimates,
     run::{self, Observed},
 };
+use launches::{ResumePoint, fast_forward::FastForward, recorded::Recorded};
 use rig::{Exit, Rig, cuda_checkpoint, interrupt::Interrupt, output, programs};
 use schema::{
     decision::{self, Turn},
@@ -36,6 +43,11 @@ use schema::{
     run_dir::RunDir,
     suspension::Suspension,
     units::Nanos,
+};
+use testbed::{
+    checkpoints::Checkpoints,
+    process::{ProcessLauncher, TestbedSetup},
+    recovery::{Recovered, WasPlaced, unrecorded},
 };
 
 pub use self::{
@@ -48,23 +60,7 @@ pub use self::{
     run_inputs::{InputFiles, RunInputs, by_type, cluster, scheduling},
 };
 use self::{fair_times::FairTimes, machine_speed::SpeedWatch, world::World};
-use crate::{
-    cluster::{Action, ClusterError, ClusterEvent, DeviceId, JobId},
-    engine::Engine,
-    job::{Ending, Phase, State},
-    journal::Decisions,
-    launch::ResumePoint,
-    live::Live,
-    policy::{self, Timed},
-    recorded::Recorded,
-    replay::replay,
-    testbed::{
-        checkpoints::Checkpoints,
-        fast_forward::FastForward,
-        process::{ProcessLauncher, TestbedSetup},
-        recovery::{Recovered, WasPlaced, unrecorded},
-    },
-};
+use crate::{decisions::Decisions, live::Live, policy, policy::Timed};
 
 /// The result of a run.
 pub struct Ended {

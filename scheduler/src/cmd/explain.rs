@@ -4,6 +4,12 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use cli::agree::Yes;
+use engine::{
+    cluster::{JobId, Share},
+    job::{Ending, State},
+    replay::replay,
+    view::View,
+};
 use rig::{Exit, output};
 use schema::{
     decision::{Action, ClusterEvent, DeviceId, Settled, Turn},
@@ -11,13 +17,7 @@ use schema::{
 };
 
 use super::{busy, consent, not_repeated, recorded};
-use crate::{
-    cluster::{JobId, Share},
-    job::{Ending, State},
-    online, policy,
-    replay::replay,
-    view::View,
-};
+use crate::{online, policy};
 
 /// Say why a job waits, or runs where it does.
 ///

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
+use engine::job::JobRequest;
 use schema::manifest::{FastForward, Scheduling};
 use statistics::interval::MIN_STEPS;
 
 use super::{above_zero, positive};
-use crate::job::JobRequest;
 
 #[derive(clap::Args)]
 pub(super) struct ForwardOptions {

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use super::{busy, consent, not_repeated, recorded};
-use crate::{
+use crate::{online, policy};
+use cli::agree::Yes;
+use engine::{
     cluster::ClusterError,
-    online, policy,
     replay::{self, Difference},
 };
-use cli::agree::Yes;
 use rig::{Exit, output};
 
 /// Make the decisions of a run again, and compare each turn.

@@ -11,6 +11,7 @@ use cli::{
     options::{HEARTBEAT, RunOptions},
     table,
 };
+use engine::job::{JobRequest, Payload};
 use jobs::{
     cells, folder, machine,
     manifest::{self, RunRequest},
@@ -33,16 +34,15 @@ use schema::{
     sharing::Sharing,
     units::Nanos,
 };
+use testbed::process::HostCores;
 
 use super::{above_zero, busy, forward::ForwardOptions, policies, rules::Rules, some_jobs};
 use crate::{
     inputs::{self, Purpose},
-    job::{JobRequest, Payload},
-    legal_plans::LegalPlans,
+    legal_plans,
     models::ModelFiles,
     online::{self, Forwarded, InputFiles, RunInputs},
     policy,
-    testbed::process::HostCores,
 };
 
 /// Run the jobs of a trace on devices of this machine under a policy.
@@ -206,7 +206,7 @@ fn manifest(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<(Manifest
     if policy::resizes(policy) {
         // What a decision may choose among is measured now, because a decision cannot wait for it.
         let topology = online::cluster(&manifest);
-        drop(LegalPlans::new(&jobs, &catalog, &topology, |workload, batch, plan, (_, devices)| {
+        drop(legal_plans::enumerate(&jobs, &catalog, &topology, |workload, batch, plan, (_, devices)| {
             estimates.judge(workload, batch, plan, devices, Effort::WhereTight)
         }));
     }

@@ -14,11 +14,16 @@ use std::{
 use anyhow::{Context as _, ensure};
 use clap::ArgGroup;
 use cli::{agree::Consent, table};
+use engine::{
+    cluster::ClusterError,
+    journal::{FirstRefusal, Journal, Unrecorded},
+};
 use jobs::{
     manifest::{self, RunRequest},
     pool,
     run::{self, Observed},
 };
+use launches::simulated;
 use outcomes::{draws::totals_of_draws, totals::Tally};
 use rig::{Exit, output, sampler::SamplerCost};
 use schema::{
@@ -34,12 +39,11 @@ use schema::{
 use self::{nodes::Nodes, progress::Progress};
 use super::{above_zero, rules::Rules, some_jobs};
 use crate::{
-    cluster::ClusterError,
+    decisions::Decisions,
     inputs,
-    journal::{Decisions, FirstRefusal, Journal, Unrecorded},
     models::ModelFiles,
     online::{self, Draws, InputFiles, RunInputs, Simulated},
-    policy, sim,
+    policy,
     sources::{Source, Sources},
 };
 
@@ -152,7 +156,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     inputs.doubts().into_iter().chain(inputs.unsteady_tables()).for_each(output::note);
     // The trace is checked before the directory is made.
     let truth = Box::new(&*inputs.models.truth);
-    let sim = sim::cluster(&inputs.topology, &inputs.asked, truth, costs, sim::Settings::default());
+    let sim =
+        simulated::cluster(&inputs.topology, &inputs.asked, truth, costs, simulated::Settings::default());
     drop(sim.with_context(|| inputs.files())?);
     let mut all = Vec::new();
     let mut exit = Exit::Ok;

@@ -1,13 +1,12 @@
 //! The text of the panel: the state of the run, of each device and of the queue.
 
-use schema::units::Nanos;
-
-use crate::{
+use engine::{
     cluster::Share,
     job::{Ending, Phase, Placed, State},
     topology::DeviceId,
     view::View,
 };
+use schema::units::Nanos;
 
 /// The maximum number of waiting jobs that are named. Further ones are only counted.
 const NAMED_IN_QUEUE: usize = 6;

@@ -1,5 +1,12 @@
 use std::sync::Arc;
 
+use engine::{
+    cluster::{JobId, Share},
+    job::{Ending, Job, JobRequest, Pausing, Payload, Phase, Placed, SharedRequest, State},
+    occupancy::Occupancy,
+    topology::{DeviceId, Topology},
+    view::{PolicyContext, View},
+};
 use model::{PredictRequest, Prediction, Throughput};
 use schema::{
     decision::{Action, ClusterEvent, Settled, Turn},
@@ -12,13 +19,6 @@ use schema::{
 };
 
 use super::{panel::panel, turn_text::turn_lines};
-use crate::{
-    cluster::{JobId, Share},
-    job::{Ending, Job, JobRequest, Pausing, Payload, Phase, Placed, SharedRequest, State},
-    occupancy::Occupancy,
-    topology::{DeviceId, Topology},
-    view::{PolicyContext, View},
-};
 
 struct Unknown;
 

@@ -1,13 +1,12 @@
 //! The text of a turn.
 
-use schema::decision::{Action, ClusterEvent, Settled, Turn};
-
-use crate::{
+use engine::{
     cluster::JobId,
     job::{Ending, State},
     topology::DeviceId,
     view::View,
 };
+use schema::decision::{Action, ClusterEvent, Settled, Turn};
 
 /// The lines of a turn: one for each event and one for each action. Progress and deadlines have no line.
 pub(super) fn turn_lines(turn: &Turn, view: &View<'_>) -> Vec<String> {

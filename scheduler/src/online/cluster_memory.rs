@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, path::PathBuf};
 
+use engine::topology::Topology;
 use jobs::plans::{
     CUDA_CONTEXT_BYTES, Judgement,
     memory::{DeviceMemory, Numbers, states_bytes},
@@ -14,7 +15,7 @@ use schema::{
     units::HumanBytes,
 };
 
-use crate::{models::ModelFiles, rank_memory::RankMemory, topology::Topology};
+use crate::{models::ModelFiles, rank_memory::RankMemory};
 
 /// The memory of the devices of each type, and what is known of that of jobs.
 pub(super) struct ClusterMemory {

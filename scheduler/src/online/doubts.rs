@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use engine::job::{JobRequest, Kind};
 use model::PredictRequest;
 use schema::{
     rows::{Prediction, Warnings},
@@ -10,7 +11,6 @@ use schema::{
 };
 
 use super::run_inputs::RunInputs;
-use crate::job::{JobRequest, Kind};
 
 /// The number of jobs that a note names. Further ones are counted.
 const NAMED: usize = 4;

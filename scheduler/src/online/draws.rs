@@ -11,6 +11,8 @@ use std::{
 
 use anyhow::Context as _;
 use cli::agree::Consent;
+use engine::journal::Unrecorded;
+use launches::simulated::Drifting;
 use model::Drawn;
 use outcomes::{
     draws::range,
@@ -22,7 +24,6 @@ use super::{
     predict::{Chance, Simulated, simulate_with},
     run_inputs::RunInputs,
 };
-use crate::{journal::Unrecorded, sim::Drifting};
 
 /// The simulations of a trace, each with its own draw.
 #[derive(Default)]

@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use engine::{
+    Engine,
+    job::{JobRequest, Kind},
+};
 use model::{PredictRequest, Throughput};
 use outcomes::fairness::{self, Devices, Stay};
 use schema::{rows::Outcome, sharing::Sharing};
 
 use super::run_inputs::RunInputs;
-use crate::{
-    engine::Engine,
-    job::{JobRequest, Kind},
-};
 
 /// Adds to outcomes what the jobs would take alone and on a fair share, by the true times of a simulation, and otherwise by the times
 /// on which the prediction stands.

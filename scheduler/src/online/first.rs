@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use anyhow::bail;
+use engine::job::{JobRequest, Payload};
 use jobs::cells;
 use model::switch_costs::Cost;
 use schema::{device::Device, job::Job, placement::Placement, suspension::Suspension};
 
 use super::run_inputs::{RunInputs, scheduling};
-use crate::job::{JobRequest, Payload};
 
 impl RunInputs {
     /// Checks that the step times of all jobs that train can be known.

@@ -2,13 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use engine::{journal::Journal, view::View};
 use schema::{
     decision::{JobId, Turn},
     rows::{DecisionDifference, TimedAction},
     units::Nanos,
 };
-
-use crate::{journal::Journal, view::View};
 
 /// The decisions about each job, in their order.
 #[derive(Default)]

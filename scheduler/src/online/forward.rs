@@ -2,17 +2,16 @@
 
 use std::{cell::RefCell, rc::Rc};
 
+use engine::job::JobRequest;
+use launches::{
+    fast_forward::{SkipLog, Waited, skipped_of_jobs},
+    recorded::RecordedStretch,
+};
 use schema::{
     decision,
     rows::{self, Appender, Outcome, Skip},
     run_dir::RunDir,
     units::Nanos,
-};
-
-use crate::{
-    job::JobRequest,
-    recorded::RecordedStretch,
-    testbed::fast_forward::{SkipLog, Waited, skipped_of_jobs},
 };
 
 /// The rows of `skips.csv` so far, in order.

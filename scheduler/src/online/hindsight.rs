@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, bail, ensure};
 use cli::agree::Consent;
+use launches::recorded::Recorded;
 use schema::{
     decision::{self, Action, ClusterEvent, JobId, Turn},
     rows::{self, DecisionDifference, MachineSpeed, Outcome, Skip},
@@ -14,7 +15,7 @@ use super::{
     predict::{Chance, simulate_with},
     run_inputs::RunInputs,
 };
-use crate::{hindsight::Hindsight, recorded::Recorded};
+use crate::hindsight::Hindsight;
 
 /// A run that was simulated again.
 pub struct SimulatedAgain {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use engine::{journal::Journal, view::View};
+use launches::recorded::{Recorded, RecordedStretch};
 use model::PredictRequest;
 use rig::output;
 use schema::{
@@ -13,11 +15,6 @@ use schema::{
 use super::{
     forward::{SharedSkips, executed},
     run_inputs::RunInputs,
-};
-use crate::{
-    journal::Journal,
-    recorded::{Recorded, RecordedStretch},
-    view::View,
 };
 
 /// The length of a window of `speed.csv`.

@@ -2,6 +2,12 @@
 
 use anyhow::Context as _;
 use cli::agree::Consent;
+use engine::{
+    Engine,
+    cluster::ClusterError,
+    journal::{FirstRefusal, Journal, Unrecorded},
+};
+use launches::simulated::{self, Exact, Faults, ProgressModel, SimulatedLauncher};
 use model::Throughput;
 use schema::{
     manifest::Scheduling,
@@ -15,13 +21,7 @@ use super::{
     fair_times::FairTimes,
     run_inputs::{RunInputs, scheduling},
 };
-use crate::{
-    cluster::ClusterError,
-    engine::Engine,
-    journal::{FirstRefusal, Journal, Unrecorded},
-    policy::{self, Timed},
-    sim::{self, Exact, Faults, ProgressModel, SimulatedLauncher},
-};
+use crate::{policy, policy::Timed};
 
 /// The predictions of a run, and its draws if there are any.
 pub struct Predicted {
@@ -148,11 +148,11 @@ pub(super) fn simulate_with<'a>(
 }
 
 /// The settings of the simulation of a run.
-pub(super) fn settings(scheduling: &Scheduling, seed: u64) -> sim::Settings {
+pub(super) fn settings(scheduling: &Scheduling, seed: u64) -> simulated::Settings {
     let simulated = scheduling.simulated.clone().unwrap_or_default();
     let time = |seconds: Option<f64>| seconds.map(Nanos::from_secs_f64);
     let mean_ns = |seconds: f64| seconds * 1e9;
-    sim::Settings {
+    simulated::Settings {
         seed,
         sharing: scheduling.sharing.clone(),
         suspension: scheduling.suspension,

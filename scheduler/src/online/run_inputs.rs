@@ -7,6 +7,9 @@ use std::{
 };
 
 use anyhow::{Context as _, bail, ensure};
+use engine::{
+    Engine, cluster::JobId, job::JobRequest, legal_plans::LegalPlans, topology::Topology, view::PolicyContext,
+};
 use jobs::plans::{Effort, Estimates, Judgement};
 use model::{
     Throughput,
@@ -23,20 +26,15 @@ use schema::{
     run_dir::RunDir,
     suspension::Suspension,
 };
+use testbed::process::WORK_LEFT;
 
 use super::{cluster_memory::ClusterMemory, predict, true_plans};
 use crate::{
-    cluster::JobId,
-    engine::{self, Engine},
     history,
     inputs::{self, Purpose},
-    job::JobRequest,
-    legal_plans::LegalPlans,
+    legal_plans,
     models::{ModelFiles, Models},
     policy,
-    testbed::process::WORK_LEFT,
-    topology::Topology,
-    view::PolicyContext,
 };
 
 /// The inputs of a run.
@@ -275,17 +273,22 @@ fn legal_plans(
         || Judgement { refusal: Some("its true time is not known".into()), ..Judgement::default() };
     if manifest.devices.is_empty() {
         let memory = ClusterMemory::new(manifest, topology, models)?;
-        return Ok(LegalPlans::new(asked, catalog, topology, |workload, batch, plan, (device_type, _)| {
-            let judged = memory.judge(workload, batch, plan, device_type);
-            match is_wanted(workload, batch, plan) {
-                true => Judgement { refusal: None, ..judged },
-                false if lacks_time(workload, batch, plan, device_type) => without_time(),
-                false => judged,
-            }
-        }));
+        return Ok(legal_plans::enumerate(
+            asked,
+            catalog,
+            topology,
+            |workload, batch, plan, (device_type, _)| {
+                let judged = memory.judge(workload, batch, plan, device_type);
+                match is_wanted(workload, batch, plan) {
+                    true => Judgement { refusal: None, ..judged },
+                    false if lacks_time(workload, batch, plan, device_type) => without_time(),
+                    false => judged,
+                }
+            },
+        ));
     }
     let mut estimates = Estimates::of_run(manifest, footprints);
-    Ok(LegalPlans::new(asked, catalog, topology, |workload, batch, plan, (device_type, devices)| {
+    Ok(legal_plans::enumerate(asked, catalog, topology, |workload, batch, plan, (device_type, devices)| {
         if !is_wanted(workload, batch, plan) && lacks_time(workload, batch, plan, device_type) {
             return without_time();
         }

@@ -1,9 +1,8 @@
 //! The plans that can be simulated.
 
+use engine::topology::Topology;
 use model::{JobKey, PredictRequest, Throughput};
 use schema::{plan::Plan, sharing::Sharing};
-
-use crate::topology::Topology;
 
 /// Whether the truth of a simulation has a time for a job, as workload, batch and plan, alone on the fewest nodes of a type.
 pub(super) fn has_time(

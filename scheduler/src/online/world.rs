@@ -1,15 +1,8 @@
 //! The testbed of a run, with any launcher.
 
+use engine::{Engine, cluster::ClusterError, job::JobRequest, journal::Journal, policy::Policy};
+use launches::{LaunchCluster, ResumePoint, launcher::Launcher};
 use schema::units::Nanos;
-
-use crate::{
-    cluster::ClusterError,
-    engine::Engine,
-    job::JobRequest,
-    journal::Journal,
-    launch::{LaunchCluster, ResumePoint, launcher::Launcher},
-    policy::Policy,
-};
 
 /// What a run on a testbed needs beside a launcher.
 pub(super) struct World<'a, 'b> {

@@ -13,20 +13,21 @@ use schema::exec::{
     Answer, Begin, JobState, PROTOCOL, Shown, ShownCpus, ShownDevice, ShownJob, ShownNode, ShownPlan,
 };
 
-use super::{Decision, Policy, Watch, belief};
-use crate::{
+use engine::{
     cluster::{Action, JobId},
     job::{Ending, Phase, State},
     legal_plans::LegalPlan,
+    policy::{Decision, Policy},
     topology::{DeviceId, Node, NodeId, Topology},
     view::{Change, View},
 };
+use policies::kit::{Watch, belief};
 use program::{Program, beginning};
 
 /// The time without an answer after which the run ends with an error.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(60);
 
-pub(super) struct Exec {
+pub(crate) struct Exec {
     program: Program,
     watch: Watch,
     turn: u64,
@@ -40,7 +41,7 @@ pub(super) struct Exec {
 
 impl Exec {
     /// Starts the program. The command is split into words as a shell would split it.
-    pub(super) fn start(command: &str) -> anyhow::Result<Exec> {
+    pub(crate) fn start(command: &str) -> anyhow::Result<Exec> {
         let argv =
             shlex::split(command).context("a quote is not closed, or the command ends with a backslash")?;
         let program = Program::start(&argv, ANSWERS_WITHIN)?;

@@ -3,11 +3,11 @@
 
 use std::time::Instant;
 
+use engine::{cluster::JobId, view::View};
 use schema::rows::DecisionTimes;
 use statistics::quantile_of_sorted;
 
-use super::{Decision, Policy};
-use crate::{cluster::JobId, view::View};
+use engine::policy::{Decision, Policy};
 
 /// Times the decisions of a policy.
 pub struct Timed {

@@ -2,16 +2,17 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use jobs::plans::Judgement;
-use model::switch_costs::{Cost, Named};
-use scheduler::{
+use engine::{
+    Engine, Settings,
     cluster::{Action, ActionError, Cluster, ClusterError, DeviceId, JobId, Settled},
-    engine::{self, Engine, Settings},
     job::{JobRequest, Pausing},
-    legal_plans::{LegalPlan, LegalPlans},
+    legal_plans::LegalPlan,
     topology::Topology,
     view::{Change, PolicyContext, View},
 };
+use jobs::plans::Judgement;
+use model::switch_costs::{Cost, Named};
+use scheduler::legal_plans;
 use schema::{
     catalog::Catalog,
     decision::{ClusterEvent, Turn},
@@ -384,7 +385,7 @@ fn a_policy_is_told_all_that_changed() {
         if heard.len() == 1 { vec![start(0, &[0]), start(0, &[0]), start(1, &[0])] } else { vec![] }
     });
     let mut engine = Engine::new(&topology, &jobs, &model, Settings::default());
-    engine::run(&mut engine, &mut cluster, &mut listener, &mut scheduler::journal::Unrecorded).unwrap();
+    engine::run(&mut engine, &mut cluster, &mut listener, &mut engine::journal::Unrecorded).unwrap();
     let expected = [
         vec![Change::Waits(id)],
         vec![Change::Placed(id), Change::Refused(id), Change::Settled(id)],
@@ -426,7 +427,7 @@ fn the_step_time_of_a_job_is_measured_between_its_reports() {
     let mut cluster = Scripted { now: Nanos::ZERO, events };
     let model = Own { slowdown: 1.0 };
     let mut engine = Engine::new(&topology, &jobs, &model, Settings::default());
-    let ended = engine::run(&mut engine, &mut cluster, &mut listener, &mut scheduler::journal::Unrecorded);
+    let ended = engine::run(&mut engine, &mut cluster, &mut listener, &mut engine::journal::Unrecorded);
     assert!(ended.is_err(), "the script ends before the job");
     assert_eq!(heard, script.map(|(.., expected)| expected));
 }
@@ -443,7 +444,7 @@ fn a_policy_knows_nothing_of_jobs_that_have_not_arrived() {
         vec![]
     });
     let mut engine = Engine::new(&topology, &jobs, &model, Settings::default());
-    let ended = engine::run(&mut engine, &mut cluster, &mut listener, &mut scheduler::journal::Unrecorded);
+    let ended = engine::run(&mut engine, &mut cluster, &mut listener, &mut engine::journal::Unrecorded);
     assert!(ended.is_err(), "the jobs wait for ever");
     assert_eq!(heard, [(1, 1), (2, 2), (3, 3)]);
     assert_eq!(engine.view().jobs.len(), 3);
@@ -467,7 +468,7 @@ fn a_policy_knows_what_switches_cost_and_which_plans_are_legal() {
         refusal: (plan.ga > if devices[0] == small { 1 } else { 2 }).then(|| "too large".into()),
         ..Judgement::default()
     };
-    let plans = LegalPlans::new(&jobs, &Catalog::embedded(), &topology, |_, _, plan, (_, devices)| {
+    let plans = legal_plans::enumerate(&jobs, &Catalog::embedded(), &topology, |_, _, plan, (_, devices)| {
         judge(plan, devices)
     });
     let costs = Named::constant(Nanos(62 * SECOND));
@@ -487,7 +488,7 @@ fn a_policy_knows_what_switches_cost_and_which_plans_are_legal() {
         vec![start(0, &[0])]
     });
     let mut cluster = Scripted { now: Nanos::ZERO, events: [arrived(0), arrived(1), arrived(2)].into() };
-    let ended = engine::run(&mut engine, &mut cluster, &mut listener, &mut scheduler::journal::Unrecorded);
+    let ended = engine::run(&mut engine, &mut cluster, &mut listener, &mut engine::journal::Unrecorded);
     assert!(ended.is_err(), "the script ends before the jobs");
     let plans = |on: &[(&str, u32, u16)]| {
         on.iter().map(|(kind, ranks, ga)| ((*kind).to_owned(), *ranks, *ga)).collect()

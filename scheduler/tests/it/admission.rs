@@ -1,11 +1,11 @@
 //! Jobs that can never run are not queued, and their rows have the reason.
 
-use model::{Throughput, switch_costs::Named};
-use scheduler::{
-    engine::{Engine, Settings},
+use engine::{
+    Engine, Settings,
     job::{JobRequest, Payload},
     topology::Topology,
 };
+use model::{Throughput, switch_costs::Named};
 use schema::{
     device::Device,
     rows::{ErrorKind, Status},
@@ -92,7 +92,7 @@ fn the_others_run_as_if_it_were_not_there() {
     let topology = Topology::uniform(2, 2, "GPU");
     let jobs = [asked(0, 0, 3, 1, SECOND), asked(1, 5, 2, 1, SECOND)];
     let costs = Named::constant(Nanos::ZERO);
-    let settings = scheduler::sim::Settings::default();
+    let settings = launches::simulated::Settings::default();
     let world =
         World { topology: &topology, asked: &jobs, truth: Own { slowdown: 1.0 }, costs: &costs, settings };
     let (told, outcomes, error) = turns(&world, &mut *built("fifo"));
@@ -102,7 +102,7 @@ fn the_others_run_as_if_it_were_not_there() {
     assert_eq!(told.len(), 4, "two arrive; one starts, settles and finishes");
 
     let mut engine = world.engine();
-    engine.refuse(scheduler::cluster::JobId(1), "its estimate of memory is 90 GiB".into());
+    engine.refuse(engine::cluster::JobId(1), "its estimate of memory is 90 GiB".into());
     let row = engine.outcomes().nth(1).expect("there are two jobs");
     assert_eq!(row.err_detail.as_deref(), Some("its estimate of memory is 90 GiB"));
 }

@@ -1,13 +1,13 @@
 //! Schedules of AntMan: guaranteed jobs, and best-effort jobs that fill what they leave.
 
-use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
-use scheduler::{
+use engine::{
+    Engine,
     cluster::{Action, Settled},
-    engine::{self, Engine},
     job::JobRequest,
-    sim::{self, Settings},
     topology::Topology,
 };
+use launches::simulated::{self, Settings};
+use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
 use schema::{decision::Turn, rows::ErrorKind, sharing::Sharing, trace::Class, units::Nanos};
 
 use crate::{
@@ -47,7 +47,8 @@ fn run_in(
     let sharing: Sharing = sharing.parse().expect("it is a mode");
     let settings =
         Settings { progress_every: Some(Nanos::SECOND), sharing: sharing.clone(), ..Settings::default() };
-    let mut sim = sim::cluster(&topology, jobs, Box::new(truth), &costs, settings).expect("all is known");
+    let mut sim =
+        simulated::cluster(&topology, jobs, Box::new(truth), &costs, settings).expect("all is known");
     let settings = engine::Settings { sharing, ..engine::Settings::default() };
     let mut engine = Engine::new(&topology, jobs, belief, settings);
     let mut turns = Vec::new();
@@ -219,7 +220,7 @@ impl Throughput for ByWorkload {
 #[test]
 fn a_best_effort_job_goes_to_the_guaranteed_job_that_loses_least() {
     let with_batch = |batch: u32, job: JobRequest| {
-        let what = scheduler::job::Payload::Training { workload: "lstm".into(), global_batch: Some(batch) };
+        let what = engine::job::Payload::Training { workload: "lstm".into(), global_batch: Some(batch) };
         job.with(|request| request.what = what)
     };
     let starts_beside = |batches: [u32; 2]| {

@@ -2,18 +2,14 @@
 
 use std::{collections::VecDeque, path::PathBuf, sync::Arc, time::Duration};
 
-use front_door::{LONG, definition, wait_until};
-use jobs::plans::Estimates;
-use rig::{Programs, Rig, device::DeviceReader, interrupt::Interrupt, sampler::Sampler};
-use scheduler::{
+use engine::{
     cluster::{Action, Cluster as _, ClusterEvent, DeviceId, JobId, Settled},
     job::{JobRequest, Pausing, Payload, SharedRequest},
-    launch::{LaunchCluster, ResumePoint},
-    testbed::{
-        checkpoints::Checkpoints,
-        process::{ProcessLauncher, TestbedSetup},
-    },
 };
+use front_door::{LONG, definition, wait_until};
+use jobs::plans::Estimates;
+use launches::{LaunchCluster, ResumePoint};
+use rig::{Programs, Rig, device::DeviceReader, interrupt::Interrupt, sampler::Sampler};
 use schema::{
     FORMAT,
     catalog::Catalog,
@@ -30,6 +26,10 @@ use schema::{
     wire::{Event, EventLine},
 };
 use tempfile::TempDir;
+use testbed::{
+    checkpoints::Checkpoints,
+    process::{ProcessLauncher, TestbedSetup},
+};
 
 /// The heartbeat time-out. Every job that does not hang reports something within this time.
 const HANGS_AFTER: Duration = Duration::from_secs(10);

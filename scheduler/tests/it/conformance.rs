@@ -10,15 +10,15 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-use model::{PredictRequest, Prediction, Throughput};
-use scheduler::{
+use engine::{
+    Engine,
     cluster::{Cluster, Settled},
-    engine::{self, Engine},
-    launch::{LaunchCluster, ResumePoint},
-    policy::{self, Policy},
-    sim,
+    policy::Policy,
     view::PolicyContext,
 };
+use launches::{LaunchCluster, ResumePoint, simulated};
+use model::{PredictRequest, Prediction, Throughput};
+use scheduler::policy;
 use schema::{
     decision::{Action, ClusterEvent, DeviceId, Turn},
     rows::{ErrorKind, Outcome, Status},
@@ -155,7 +155,7 @@ fn without_words((mut turns, mut outcomes): (Vec<Turn>, Vec<Outcome>)) -> (Vec<T
 }
 
 fn simulate(run: &RandomRun, belief: &dyn Throughput, policy: &mut dyn Policy) -> (Vec<Turn>, Vec<Outcome>) {
-    let sim = sim::cluster(&run.topology, &run.jobs, Box::new(run.truth), &Costs, run.settings.clone());
+    let sim = simulated::cluster(&run.topology, &run.jobs, Box::new(run.truth), &Costs, run.settings.clone());
     turns(run, belief, policy, &mut sim.expect("all is known"))
 }
 

@@ -2,19 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use model::switch_costs::Named;
-use proptest::prelude::*;
-use scheduler::{
+use engine::{
+    Engine, Settings,
     cluster::{Action, DeviceId, JobId, Settled},
-    engine::{self, Engine, Settings},
     job::JobRequest,
     journal::Journal,
     policy::Policy,
-    sim,
-    testbed::process::HostCores,
     topology::{NodeId, Topology},
     view::View,
 };
+use launches::simulated;
+use model::switch_costs::Named;
+use proptest::prelude::*;
 use schema::{
     cluster::NodeFacts,
     decision::{ClusterEvent, Turn},
@@ -27,6 +26,7 @@ use schema::{
     trace::Class,
     units::Nanos,
 };
+use testbed::process::HostCores;
 
 use crate::{
     actions::{Scripted, arrived, settled},
@@ -132,9 +132,10 @@ fn run(
     journal: &mut dyn Journal,
 ) -> Vec<Outcome> {
     let costs = Named::constant(Nanos(500 * MS));
-    let settings = sim::Settings { progress_every: Some(Nanos(3 * SECOND)), ..sim::Settings::default() };
+    let settings =
+        simulated::Settings { progress_every: Some(Nanos(3 * SECOND)), ..simulated::Settings::default() };
     let truth = Box::new(Own { slowdown: 1.2 });
-    let mut sim = sim::cluster(topology, jobs, truth, &costs, settings).expect("all is known");
+    let mut sim = simulated::cluster(topology, jobs, truth, &costs, settings).expect("all is known");
     let model = Packs { slowdown: Some(1.2), interval: 0.01 };
     let settings = Settings { placement, ..Settings::default() };
     let mut engine = Engine::new(topology, jobs, &model, settings);

@@ -3,21 +3,21 @@
 
 use std::collections::BTreeMap;
 
+use engine::{
+    Engine,
+    cluster::ClusterError,
+    job::{JobRequest, Payload},
+    topology::Topology,
+    view::PolicyContext,
+};
 use jobs::plans::Judgement;
+use launches::simulated::{self, Faults, Settings};
 use model::{
     PredictRequest, Prediction, Throughput,
     switch_costs::{Named, SwitchCosts},
 };
 use proptest::prelude::*;
-use scheduler::{
-    cluster::ClusterError,
-    engine::{self, Engine},
-    job::{JobRequest, Payload},
-    legal_plans::LegalPlans,
-    sim::{self, Faults, Settings},
-    topology::Topology,
-    view::PolicyContext,
-};
+use scheduler::legal_plans;
 use schema::{
     catalog::Catalog,
     cluster::NodeFacts,
@@ -82,11 +82,11 @@ fn try_run(
 ) -> (Vec<Turn>, Result<Vec<Outcome>, ClusterError>) {
     let of_restart = Named::constant(Nanos(restart_s * SECOND));
     let legal = |_: &_, _, _: &_, _: (&_, &[_])| Judgement::default();
-    let plans = LegalPlans::new(jobs, &Catalog::embedded(), topology, legal);
+    let plans = legal_plans::enumerate(jobs, &Catalog::embedded(), topology, legal);
     let costs: Option<&dyn SwitchCosts> = if costs { Some(&of_restart) } else { None };
     let known = PolicyContext { costs, plans: Some(&plans), history: &[], classes: None };
     let truth = Box::new(rates.clone());
-    let mut sim = sim::cluster(topology, jobs, truth, &of_restart, settings).expect("all is known");
+    let mut sim = simulated::cluster(topology, jobs, truth, &of_restart, settings).expect("all is known");
     let mut engine = Engine::new(topology, jobs, rates, engine::Settings::default()).knowing(known);
     engine.refuse_for_lack_of_cpus(Placement::Consolidated);
     let mut turns: Vec<Turn> = Vec::new();

@@ -1,14 +1,14 @@
 //! Jobs that the policy ends for good.
 
-use scheduler::{
+use engine::{
+    Engine,
     cluster::{Action, DeviceId, JobId, Settled},
-    engine::{self, Engine},
     job::{Ending, State},
     journal::Unrecorded,
-    sim,
     topology::Topology,
     view::{Change, View},
 };
+use launches::simulated;
 use schema::{
     decision::ClusterEvent,
     rows::{ErrorKind, Status},
@@ -135,7 +135,7 @@ fn a_simulated_job_that_is_ended_leaves_at_a_boundary_and_its_devices_go_on() {
         asked: &jobs,
         truth: Own { slowdown: 1.0 },
         costs: &Constants(Nanos::ZERO),
-        settings: sim::Settings::default(),
+        settings: simulated::Settings::default(),
     };
     let mut turn = 0;
     let mut heard = Vec::new();

@@ -7,17 +7,11 @@ use std::{
     time::SystemTime,
 };
 
+use engine::{Engine, cluster::ClusterError, job::JobRequest, topology::Topology, view::PolicyContext};
 use jobs::plans::Judgement;
+use launches::simulated::{self, Settings};
 use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
-use scheduler::{
-    cluster::ClusterError,
-    engine::{self, Engine},
-    job::JobRequest,
-    legal_plans::LegalPlans,
-    sim::{self, Settings},
-    topology::Topology,
-    view::PolicyContext,
-};
+use scheduler::legal_plans;
 use schema::{
     catalog::Catalog,
     decision::{Action, Turn},
@@ -167,7 +161,7 @@ fn run_on(
 ) -> (Vec<Turn>, Result<Vec<Outcome>, ClusterError>) {
     let costs = Named::constant(Nanos::ZERO);
     let mut sim =
-        sim::cluster(topology, jobs, Box::new(OWN), &costs, Settings::default()).expect("all is known");
+        simulated::cluster(topology, jobs, Box::new(OWN), &costs, Settings::default()).expect("all is known");
     let mut turns = Vec::new();
     let outcomes = engine::run(&mut engine, &mut sim, &mut *built(policy), &mut turns);
     (turns, outcomes)
@@ -271,7 +265,7 @@ fn plans_are_shown_for_each_type_of_device_that_a_job_may_have() {
         (job.elastic, job.virtual_cluster) = (true, virtual_cluster.into());
     }
     let legal = |_: &_, _, _: &_, _: (&_, &[_])| Judgement::default();
-    let plans = LegalPlans::new(&jobs, &Catalog::embedded(), &topology, legal);
+    let plans = legal_plans::enumerate(&jobs, &Catalog::embedded(), &topology, legal);
     let known = PolicyContext { plans: Some(&plans), ..PolicyContext::default() };
     let engine = Engine::new(&topology, &jobs, &ByType, engine::Settings::default()).knowing(known);
     let (_, _, shown) = run_program(&[], engine, &topology, &jobs);

@@ -2,19 +2,21 @@
 
 use std::cell::RefCell;
 
-use fastrand::Rng;
-use model::switch_costs::SwitchCosts;
-use scheduler::{
+use engine::{
+    Engine,
     cluster::{Action, DeviceId, JobId, Settled, Share},
-    engine::{self, Engine},
     job::{JobRequest, Phase, State},
-    launch::launcher::Launcher as _,
-    launch::{LaunchCluster, ResumePoint},
     policy::{Decision, Policy},
-    testbed::fast_forward::{FastForward, Hindrance, Waited, skipped_of_jobs},
     topology::Topology,
     view::View,
 };
+use fastrand::Rng;
+use launches::{
+    LaunchCluster, ResumePoint,
+    fast_forward::{FastForward, Hindrance, Waited, skipped_of_jobs},
+    launcher::Launcher as _,
+};
+use model::switch_costs::SwitchCosts;
 use schema::{
     decision::{ClusterEvent, Turn},
     manifest::FastForward as Rule,

@@ -8,17 +8,17 @@ mod says;
 mod search;
 mod turns;
 
-use jobs::plans::Judgement;
-use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
-use scheduler::{
+use engine::{
+    Engine,
     cluster::{Action, ClusterEvent},
-    engine::{self, Engine},
     job::{JobRequest, Payload},
-    legal_plans::LegalPlans,
-    sim::{self, Settings},
     topology::Topology,
     view::PolicyContext,
 };
+use jobs::plans::Judgement;
+use launches::simulated::{self, Settings};
+use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
+use scheduler::legal_plans;
 use schema::{
     catalog::Catalog,
     decision::Turn,
@@ -88,10 +88,10 @@ impl World {
         let costs = Named::constant(self.cost);
         let settings =
             Settings { progress_every: self.reports.then_some(Nanos::SECOND), ..Settings::default() };
-        let mut sim =
-            sim::cluster(&self.topology, jobs, Box::new(Truth), &costs, settings).expect("all is known");
+        let mut sim = simulated::cluster(&self.topology, jobs, Box::new(Truth), &costs, settings)
+            .expect("all is known");
         let fits = |_: &_, _, _: &_, _: (&_, &[_])| Judgement::default();
-        let plans = LegalPlans::new(jobs, &Catalog::embedded(), &self.topology, fits);
+        let plans = legal_plans::enumerate(jobs, &Catalog::embedded(), &self.topology, fits);
         let known = PolicyContext { costs: Some(&costs), plans: Some(&plans), ..PolicyContext::default() };
         let settings = engine::Settings {
             placement: self.placement,

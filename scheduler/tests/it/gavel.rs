@@ -4,17 +4,17 @@ mod optimum;
 
 use std::collections::BTreeMap;
 
-use fastrand::Rng;
-use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
-use scheduler::{
+use engine::{
+    Engine,
     cluster::{Action, JobId, Settled},
-    engine::{self, Engine},
     job::{JobRequest, Payload, State},
     policy::{Decision, Policy},
-    sim,
     topology::Topology,
     view::View,
 };
+use fastrand::Rng;
+use launches::simulated;
+use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
 use schema::{
     decision::{ClusterEvent, Turn},
     manifest::AlikeNodes,
@@ -132,8 +132,9 @@ fn simulate(
         policy = Box::new(Until { policy, at: Nanos(seconds * SECOND) });
     }
     let costs = Named::constant(Nanos::ZERO);
-    let mut sim = sim::cluster(topology, jobs, Box::new(speeds.clone()), &costs, sim::Settings::default())
-        .expect("all is known");
+    let mut sim =
+        simulated::cluster(topology, jobs, Box::new(speeds.clone()), &costs, simulated::Settings::default())
+            .expect("all is known");
     let mut engine = Engine::new(topology, jobs, speeds.clone(), engine::Settings::default());
     let mut turns: Vec<Turn> = Vec::new();
     engine::run(&mut engine, &mut sim, &mut *policy, &mut turns).expect("every job ends");
@@ -353,7 +354,13 @@ fn a_job_is_explained_by_its_fractions() {
     };
     let (topology, jobs, costs) =
         (cluster([1, 0, 1]), jobs(&[(1, 1 << 40); 3]), Named::constant(Nanos::ZERO));
-    let sim = sim::cluster(&topology, &jobs, Box::new(speeds.clone()), &costs, sim::Settings::default());
+    let sim = simulated::cluster(
+        &topology,
+        &jobs,
+        Box::new(speeds.clone()),
+        &costs,
+        simulated::Settings::default(),
+    );
     let mut until = EndsAfter { sim: sim.expect("all is known"), at: Nanos(4 * EVERY_S * SECOND) };
     let mut engine = Engine::new(&topology, &jobs, speeds, engine::Settings::default());
     let (mut policy, mut turns) = (built("gavel"), Vec::<Turn>::new());

@@ -1,13 +1,13 @@
 //! The stand-in for Horus: jobs share a device if they keep it busy for at most all of the time, and fit.
 
-use model::{Classified, JobKey, PackingClasses, UseAlone, switch_costs::Named};
-use scheduler::{
-    engine::{self, Engine},
+use engine::{
+    Engine,
     job::{JobRequest, Payload},
-    sim::{self, Settings},
     topology::Topology,
     view::PolicyContext,
 };
+use launches::simulated::{self, Settings};
+use model::{Classified, JobKey, PackingClasses, UseAlone, switch_costs::Named};
 use schema::{
     cluster::NodeFacts,
     decision::{Action, DeviceId, Turn},
@@ -50,8 +50,8 @@ fn starts_of(jobs: &[JobRequest], devices: u32, device_memory_bytes: Option<u64>
     let nodes = AlikeNodes { nodes: 1, devices, device_type: "GPU".into(), virtual_cluster: None, facts };
     let topology = Topology::simulated(&[nodes]);
     let (truth, costs) = (Own { slowdown: 1.0 }, Named::constant(Nanos::ZERO));
-    let mut sim =
-        sim::cluster(&topology, jobs, Box::new(truth), &costs, Settings::default()).expect("all is known");
+    let mut sim = simulated::cluster(&topology, jobs, Box::new(truth), &costs, Settings::default())
+        .expect("all is known");
     let known = PolicyContext { classes: Some(&ByBatch), ..PolicyContext::default() };
     let mut engine = Engine::new(&topology, jobs, truth, engine::Settings::default()).knowing(known);
     let mut turns: Vec<Turn> = Vec::new();

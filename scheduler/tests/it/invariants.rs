@@ -3,17 +3,17 @@
 
 use std::collections::BTreeMap;
 
-use model::switch_costs::Named;
-use proptest::prelude::*;
-use scheduler::{
+use engine::{
     cluster::{DeviceId, JobId},
     job::{Account, JobRequest, State},
     journal::Journal,
     replay::replay,
-    sim::{Faults, Settings},
     topology::Topology,
     view::View,
 };
+use launches::simulated::{Faults, Settings};
+use model::switch_costs::Named;
+use proptest::prelude::*;
 use schema::{
     decision::{ClusterEvent, Settled, Turn},
     rows::{ErrorKind, Status},

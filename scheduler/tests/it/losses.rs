@@ -5,17 +5,16 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use model::switch_costs::Named;
-use rig::device::{CpuReader, DeviceReader, allowed_cores};
-use scheduler::{
+use engine::{
+    Engine,
     cluster::{Action, ClusterError, ClusterEvent, DeviceId, JobId, Settled},
-    engine::{self, Engine},
     journal::Unrecorded,
-    launch::{LaunchCluster, ResumePoint},
-    sim,
     topology::Topology,
     view::{Change, View},
 };
+use launches::{LaunchCluster, ResumePoint, simulated};
+use model::switch_costs::Named;
+use rig::device::{CpuReader, DeviceReader, allowed_cores};
 use schema::{
     decision::Turn,
     device::Device,
@@ -66,8 +65,12 @@ fn jobs_of_a_lost_device_go_on_elsewhere() {
 fn jobs_of_a_lost_device_fail_in_their_order_in_a_simulation() {
     let (topology, costs) = (Topology::uniform(1, 1, "GPU"), Named::constant(Nanos::ZERO));
     let jobs: Vec<_> = (0..3).map(|id| asked(id, 0, 1, 1_000, SECOND)).collect();
-    let faults = sim::Faults { device_mtbf_ns: Some(100e9), device_repair_ns: 1e9, ..sim::Faults::default() };
-    let settings = sim::Settings { faults, ..sim::Settings::default() };
+    let faults = simulated::Faults {
+        device_mtbf_ns: Some(100e9),
+        device_repair_ns: 1e9,
+        ..simulated::Faults::default()
+    };
+    let settings = simulated::Settings { faults, ..simulated::Settings::default() };
     let world =
         World { topology: &topology, asked: &jobs, truth: Own { slowdown: 1.5 }, costs: &costs, settings };
     let start = |job| Action::Start { job: JobId(job), devices: vec![DeviceId(0)], cpus: None, plan: None };

@@ -6,15 +6,15 @@ mod says;
 mod sharing;
 mod stage;
 
-use model::{Classified, JobKey, PackingClass, PackingClasses, Throughput, switch_costs::Named};
-use scheduler::{
+use engine::{
+    Engine,
     cluster::Action,
-    engine::{self, Engine},
     job::{JobRequest, Payload},
-    sim::{self, Settings},
     topology::Topology,
     view::PolicyContext,
 };
+use launches::simulated::{self, Settings};
+use model::{Classified, JobKey, PackingClass, PackingClasses, Throughput, switch_costs::Named};
 use schema::{decision::Turn, history::PastJob, rows::Status, units::Nanos};
 
 use crate::{
@@ -107,7 +107,8 @@ impl<'a> World<'a> {
         let settings =
             Settings { progress_every: self.reports.then_some(Nanos::SECOND), ..Settings::default() };
         let truth = Box::new(Own { slowdown: self.truth });
-        let mut sim = sim::cluster(&self.topology, jobs, truth, &costs, settings).expect("all is known");
+        let mut sim =
+            simulated::cluster(&self.topology, jobs, truth, &costs, settings).expect("all is known");
         let known =
             PolicyContext { history: &self.history, classes: Some(&ByBatch), ..PolicyContext::default() };
         let settings = engine::Settings::default();

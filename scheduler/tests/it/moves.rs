@@ -1,21 +1,21 @@
 //! Moves of jobs, by the smallest policy that moves any: FIFO, which moves the first job to the second device when it has reported
 //! progress.
 
+use engine::{
+    Engine,
+    cluster::{Action, DeviceId, JobId, Settled},
+    job::State,
+    journal::Unrecorded,
+    policy::{Decision, Policy},
+    topology::Topology,
+    view::{Change, View},
+};
+use launches::{LaunchCluster, ResumePoint, simulated};
 use model::{
     JobKey,
     switch_costs::{Cost, SwitchCosts},
 };
-use scheduler::{
-    cluster::{Action, DeviceId, JobId, Settled},
-    engine::{self, Engine},
-    job::State,
-    journal::Unrecorded,
-    launch::{LaunchCluster, ResumePoint},
-    policy::{Decision, Moves, Policy},
-    sim,
-    topology::Topology,
-    view::{Change, View},
-};
+use policies::kit::moves::Moves;
 use schema::{
     cluster::NodeFacts,
     decision::{ClusterEvent, Turn},
@@ -95,7 +95,7 @@ fn a_job_migrates_and_no_other_job_takes_its_place() {
     }
     let truth = Own { slowdown: 1.0 };
     let progress_every = Some(Nanos(3 * SECOND));
-    let settings = sim::Settings { progress_every, ..sim::Settings::default() };
+    let settings = simulated::Settings { progress_every, ..simulated::Settings::default() };
     let world = World { topology: &topology, asked: &jobs, truth, costs: &Costs, settings };
     let mut simulated: Vec<Turn> = Vec::new();
     let outcomes = world.run(&mut Migrates::default(), &mut simulated).expect("every job ends");

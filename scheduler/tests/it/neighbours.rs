@@ -1,12 +1,8 @@
 //! The cost of jobs on other devices of a node in simulation.
 
+use engine::{Engine, journal::Unrecorded, topology::Topology};
+use launches::simulated::{self, Settings};
 use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
-use scheduler::{
-    engine::{self, Engine},
-    journal::Unrecorded,
-    sim::{self, Settings},
-    topology::Topology,
-};
 use schema::units::Nanos;
 
 use crate::{
@@ -35,7 +31,8 @@ impl Throughput for Crowded {
 fn ends(policy: &str, devices: u32, asked: &[(u64, u32, u64)]) -> Vec<u64> {
     let (topology, jobs, costs) =
         (Topology::uniform(devices, 2, "GPU"), jobs(asked), Named::constant(Nanos::ZERO));
-    let mut sim = sim::cluster(&topology, &jobs, Box::new(Crowded), &costs, Settings::default()).unwrap();
+    let mut sim =
+        simulated::cluster(&topology, &jobs, Box::new(Crowded), &costs, Settings::default()).unwrap();
     let model = Packs { slowdown: Some(1.2), interval: 0.01 };
     let mut engine = Engine::new(&topology, &jobs, &model, engine::Settings::default());
     let outcomes = engine::run(&mut engine, &mut sim, &mut *built(policy), &mut Unrecorded).unwrap();

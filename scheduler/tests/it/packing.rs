@@ -1,15 +1,15 @@
 //! Packing: its questions to a model, and its decisions on the answers.
 
-use model::{InTurns, PredictRequest, Prediction, Table, Throughput, switch_costs::Named};
-use scheduler::{
+use engine::{
+    Engine,
     cluster::{Action, DeviceId, JobId, Settled},
-    engine::{self, Engine},
     job::JobRequest,
     policy::{Decision, Policy},
-    sim::{self, Settings},
     topology::Topology,
     view::{Change, View},
 };
+use launches::simulated::{self, Settings};
+use model::{InTurns, PredictRequest, Prediction, Table, Throughput, switch_costs::Named};
 use schema::{
     decision::{ClusterEvent, Turn},
     device::Device,
@@ -55,7 +55,7 @@ fn run_on(
     let costs = Named::constant(Nanos::ZERO);
     let settings = Settings { progress_every: Some(Nanos::SECOND), ..Settings::default() };
     let truth = Box::new(Own { slowdown });
-    let mut sim = sim::cluster(topology, jobs, truth, &costs, settings).expect("all is known");
+    let mut sim = simulated::cluster(topology, jobs, truth, &costs, settings).expect("all is known");
     let mut engine = Engine::new(topology, jobs, model, engine::Settings::default());
     let mut turns = Vec::new();
     let outcomes =
@@ -82,7 +82,7 @@ fn nothing_is_packed_if_a_device_takes_one_job() {
         let costs = Named::constant(Nanos::ZERO);
         let truth = Box::new(Own { slowdown: 1.2 });
         let mut sim =
-            sim::cluster(&topology, &jobs, truth, &costs, Settings::default()).expect("all is known");
+            simulated::cluster(&topology, &jobs, truth, &costs, Settings::default()).expect("all is known");
         let settings = engine::Settings { jobs_per_device, ..engine::Settings::default() };
         let mut engine = Engine::new(&topology, &jobs, &model, settings);
         let mut turns: Vec<Turn> = Vec::new();
@@ -117,8 +117,8 @@ fn a_pack_must_gain_by_more_than_is_unknown() {
     let (topology, jobs) = (Topology::uniform(1, 1, "GPU"), jobs(&[(0, 1, 60), (0, 1, 60)]));
     let model = Own { slowdown: 1.2 };
     let costs = Named::constant(Nanos::ZERO);
-    let mut sim =
-        sim::cluster(&topology, &jobs, Box::new(model), &costs, Settings::default()).expect("all is known");
+    let mut sim = simulated::cluster(&topology, &jobs, Box::new(model), &costs, Settings::default())
+        .expect("all is known");
     let mut engine = Engine::new(&topology, &jobs, &model, engine::Settings::default());
     let mut turns: Vec<Turn> = Vec::new();
     let outcomes =
@@ -277,7 +277,7 @@ fn jobs_that_take_turns_take_as_long_as_turns_say() {
         let costs = Named::constant(Nanos::ZERO);
         let settings = Settings { sharing: sharing.clone(), ..Settings::default() };
         let mut sim =
-            sim::cluster(&topology, &jobs, Box::new(&model), &costs, settings).expect("all is known");
+            simulated::cluster(&topology, &jobs, Box::new(&model), &costs, settings).expect("all is known");
         let settings = engine::Settings { sharing: sharing.clone(), ..engine::Settings::default() };
         let mut engine = Engine::new(&topology, &jobs, &model, settings);
         let mut turns: Vec<Turn> = Vec::new();

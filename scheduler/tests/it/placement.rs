@@ -3,19 +3,19 @@
 
 use std::collections::BTreeMap;
 
-use fastrand::Rng;
-use model::switch_costs::Named;
-use proptest::prelude::*;
-use scheduler::{
+use engine::{
+    Engine,
     cluster::{Action, ClusterError, JobId},
-    engine::{self, Engine},
     job::{Job, JobRequest, Phase, State},
     journal::Journal,
     policy::Policy,
-    sim::{self, Faults, Settings},
     topology::Topology,
     view::View,
 };
+use fastrand::Rng;
+use launches::simulated::{self, Faults, Settings};
+use model::switch_costs::Named;
+use proptest::prelude::*;
 use schema::{
     decision::{ClusterEvent, Turn},
     device::Device,
@@ -46,7 +46,7 @@ impl Run<'_> {
     fn of(&self, policy: &mut dyn Policy, journal: &mut dyn Journal) -> Result<Vec<Outcome>, ClusterError> {
         let costs = Named::constant(self.switch_cost);
         let truth = Box::new(Own { slowdown: 1.2 });
-        let mut sim = sim::cluster(self.topology, self.jobs, truth, &costs, self.settings.clone())
+        let mut sim = simulated::cluster(self.topology, self.jobs, truth, &costs, self.settings.clone())
             .expect("all is known");
         let model = Packs { slowdown: Some(1.2), interval: 0.01 };
         let settings = engine::Settings { placement: self.placement, ..engine::Settings::default() };

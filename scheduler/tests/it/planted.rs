@@ -1,17 +1,18 @@
 //! Elastic jobs whose step times are planted: what tests of policies that choose plans and resources have in common.
 
-use jobs::plans::Judgement;
-use model::{PredictRequest, Prediction, Throughput, switch_costs::SwitchCosts};
-use scheduler::{
-    engine::{self, Engine},
+use engine::{
+    Engine,
     job::{JobRequest, Payload},
     journal::Journal,
     legal_plans::LegalPlans,
     policy::Policy,
-    sim,
     topology::Topology,
     view::PolicyContext,
 };
+use jobs::plans::Judgement;
+use launches::simulated;
+use model::{PredictRequest, Prediction, Throughput, switch_costs::SwitchCosts};
+use scheduler::legal_plans;
 use schema::{catalog::Catalog, plan::Plan, rows::Outcome, trace::Class};
 
 use crate::support::{SECOND, asked};
@@ -85,7 +86,7 @@ impl<'a> Elastic<'a> {
             true => Judgement::default(),
             false => Judgement { refusal: Some("it does not fit".into()), ..Judgement::default() },
         };
-        LegalPlans::new(self.jobs, &Catalog::embedded(), self.topology, |_, _, plan, _| judge(plan))
+        legal_plans::enumerate(self.jobs, &Catalog::embedded(), self.topology, |_, _, plan, _| judge(plan))
     }
 
     pub(crate) fn engine(&'a self, plans: &'a LegalPlans, settings: engine::Settings) -> Engine<'a> {
@@ -96,9 +97,10 @@ impl<'a> Elastic<'a> {
 
     pub(crate) fn run(&self, policy: &mut dyn Policy, journal: &mut dyn Journal) -> Vec<Outcome> {
         let plans = self.plans();
-        let settings = sim::Settings::default();
-        let mut sim = sim::cluster(self.topology, self.jobs, Box::new(self.model), self.costs, settings)
-            .expect("all is known");
+        let settings = simulated::Settings::default();
+        let mut sim =
+            simulated::cluster(self.topology, self.jobs, Box::new(self.model), self.costs, settings)
+                .expect("all is known");
         let mut engine = self.engine(&plans, engine::Settings::default());
         engine::run(&mut engine, &mut sim, policy, journal).expect("every job ends")
     }

@@ -3,18 +3,18 @@
 
 use std::collections::BTreeSet;
 
-use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
-use proptest::prelude::*;
-use scheduler::{
+use engine::{
+    Engine,
     cluster::JobId,
-    engine::{self, Engine},
     job::{Job, JobRequest, Pausing, Payload, Phase, State},
     journal::Journal,
     policy::Policy,
-    sim::{self, Faults, Settings},
     topology::Topology,
     view::View,
 };
+use launches::simulated::{self, Faults, Settings};
+use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
+use proptest::prelude::*;
 use schema::{
     decision::{ClusterEvent, Turn},
     placement::Placement,
@@ -55,7 +55,7 @@ pub(crate) fn run(
 ) -> Vec<Outcome> {
     let costs = Named::constant(switch_cost);
     let truth = Box::new(Own { slowdown: 1.0 });
-    let mut sim = sim::cluster(topology, jobs, truth, &costs, settings).expect("all is known");
+    let mut sim = simulated::cluster(topology, jobs, truth, &costs, settings).expect("all is known");
     let settings = engine::Settings { placement: Placement::Spread, ..engine::Settings::default() };
     let mut engine = Engine::new(topology, jobs, model, settings);
     engine::run(&mut engine, &mut sim, policy, journal).expect("every job ends")

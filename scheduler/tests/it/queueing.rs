@@ -1,9 +1,10 @@
 //! Results of queueing theory, of which the engine is independent: mean waits in closed form, and Little's
 //! law.
 
+use engine::{job::JobRequest, topology::Topology};
 use fastrand::Rng;
+use launches::simulated::Settings;
 use model::switch_costs::Named;
-use scheduler::{job::JobRequest, sim::Settings, topology::Topology};
 use schema::{
     decision::{ClusterEvent, Turn},
     rows::Outcome,

@@ -1,19 +1,19 @@
 //! Random clusters, traces, step times and settings, for tests that compare two worlds.
 
+use engine::{
+    job::{JobRequest, Payload},
+    legal_plans::LegalPlans,
+    topology::Topology,
+};
 use fastrand::Rng;
 use jobs::plans::Judgement;
+use launches::simulated::{Faults, Settings};
 use model::{
     BeliefError, Classified, JobKey, PackingClass, PackingClasses, PredictRequest, Prediction, Throughput,
     UseAlone,
     switch_costs::{Cost, SwitchCosts},
 };
-use scheduler::{
-    engine,
-    job::{JobRequest, Payload},
-    legal_plans::LegalPlans,
-    sim::{Faults, Settings},
-    topology::Topology,
-};
+use scheduler::legal_plans;
 use schema::{
     catalog::Catalog, cluster::NodeFacts, manifest::AlikeNodes, placement::Placement, sharing::Sharing,
     trace::Class, units::Nanos,
@@ -125,7 +125,7 @@ impl RandomRun {
         let topology = topology(&mut random, seed % 2 == 1);
         let jobs = jobs(&mut random, &topology);
         let fits = |_: &_, _, _: &_, _: (&_, &[_])| Judgement::default();
-        let plans = LegalPlans::new(&jobs, &Catalog::embedded(), &topology, fits);
+        let plans = legal_plans::enumerate(&jobs, &Catalog::embedded(), &topology, fits);
         let truth = Truth { minds_neighbours: random.bool() };
         let is_mistaken = random.bool();
         let belief: Box<dyn Throughput> = match is_mistaken {

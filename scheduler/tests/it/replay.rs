@@ -2,17 +2,16 @@
 
 use std::collections::VecDeque;
 
-use model::switch_costs::Named;
-use scheduler::{
+use engine::{
     cluster::{Action, ActionError, Cluster, ClusterError, JobId, Settled},
-    engine,
     job::{JobRequest, State},
-    journal::Decisions,
     replay::{self, Difference, replay},
-    sim::{Faults, Settings},
     topology::Topology,
     view::View,
 };
+use launches::simulated::{Faults, Settings};
+use model::switch_costs::Named;
+use scheduler::decisions::Decisions;
 use schema::{
     decision::{self, ClusterEvent, Turn},
     rows::{ErrorKind, Status},

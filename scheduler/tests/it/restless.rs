@@ -1,13 +1,13 @@
 //! A policy with random requests, possible or not.
 
-use fastrand::Rng;
-use scheduler::{
+use engine::{
     cluster::{Action, DeviceId, JobId, Share},
     job::{JobRequest, Phase, State},
     policy::{Decision, Policy},
     topology::Node,
     view::View,
 };
+use fastrand::Rng;
 use schema::{plan::Plan, units::Nanos};
 
 use crate::support::SECOND;

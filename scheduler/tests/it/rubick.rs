@@ -1,17 +1,19 @@
 //! Rubick: each of its mechanisms where nothing else explains the outcome.
 
-use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
-use proptest::prelude::*;
-use scheduler::{
+use engine::{
+    Engine,
     cluster::{Action, ActionError, Cluster, ClusterError, ClusterEvent, JobId},
-    engine::{self, Engine},
     job::{JobRequest, Phase, State},
     journal::Journal,
-    launch::{LaunchCluster, ResumePoint},
-    sim::{self, Settings, SimulatedCluster},
     topology::Topology,
     view::{PolicyContext, View},
 };
+use launches::{
+    LaunchCluster, ResumePoint,
+    simulated::{self, Settings, SimulatedCluster},
+};
+use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
+use proptest::prelude::*;
 use schema::{
     cluster::NodeFacts,
     decision::Turn,
@@ -367,7 +369,7 @@ proptest! {
         let mut turns: Vec<Turn> = Vec::new();
         let plans = world.plans();
         let mut engine = world.engine(&plans, engine::Settings::default());
-        let sim = sim::cluster(&topology, &jobs, Box::new(world.model), &costs, Settings::default()).expect("all is known");
+        let sim = simulated::cluster(&topology, &jobs, Box::new(world.model), &costs, Settings::default()).expect("all is known");
         let mut sim = EndsAfter { sim, at: Nanos::ZERO };
         engine::run(&mut engine, &mut sim, &mut *built("rubick"), &mut turns).expect_err("it ends at once");
         let found: f64 = starts(&turns).iter().map(|(_, job, _, devices)| speeds[*job as usize][*devices]).sum();
@@ -460,7 +462,7 @@ fn a_job_is_explained_by_its_curve_and_its_last_exchange() {
     let world = Elastic::new(&topology, &jobs, sublinear, &costs);
     let plans = world.plans();
     let mut engine = world.engine(&plans, engine::Settings::default());
-    let sim = sim::cluster(&topology, &jobs, Box::new(world.model), &costs, Settings::default())
+    let sim = simulated::cluster(&topology, &jobs, Box::new(world.model), &costs, Settings::default())
         .expect("all is known");
     let mut policy = built("rubick");
     let mut turns: Vec<Turn> = Vec::new();
@@ -510,7 +512,7 @@ fn jobs_that_wait_are_packed_if_that_is_a_gain_and_the_guarantee_of_the_other_is
         let model = Beside { slowdown };
         let mut engine = Engine::new(&topology, &jobs, model, engine::Settings::default()).knowing(known);
         let mut sim =
-            sim::cluster(&topology, &jobs, Box::new(Beside { slowdown }), &costs, Settings::default())
+            simulated::cluster(&topology, &jobs, Box::new(Beside { slowdown }), &costs, Settings::default())
                 .expect("all is known");
         let mut turns: Vec<Turn> = Vec::new();
         let outcomes =

@@ -9,15 +9,15 @@ mod skipping;
 
 use std::collections::{BTreeMap, VecDeque};
 
+use engine::{
+    cluster::{ClusterError, ClusterEvent, DeviceId, JobId, Settled, Share},
+    job::JobRequest,
+    topology::Topology,
+};
+use launches::launcher::{LaunchId, Launcher, StartRequest};
 use model::{
     Throughput,
     switch_costs::{Cost, SwitchCosts},
-};
-use scheduler::{
-    cluster::{ClusterError, ClusterEvent, DeviceId, JobId, Settled, Share},
-    job::JobRequest,
-    launch::launcher::{LaunchId, Launcher, StartRequest},
-    topology::Topology,
 };
 use schema::{plan::Plan, sharing::Sharing, suspension::Suspension, units::Nanos};
 

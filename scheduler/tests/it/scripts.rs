@@ -1,8 +1,7 @@
 //! Scripted policies, and their results.
 
-use scheduler::{
+use engine::{
     cluster::{Action, ClusterError, DeviceId, JobId},
-    engine,
     policy::{Decision, Policy},
     view::View,
 };

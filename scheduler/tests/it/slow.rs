@@ -6,21 +6,22 @@ use std::{
     env, thread,
 };
 
+use engine::{
+    Engine,
+    cluster::{Action, ActionError, Cluster, ClusterError, JobId, Settled},
+    job::{JobRequest, Payload},
+    policy::Policy,
+    topology::Topology,
+};
 use fastrand::Rng;
 use front_door::LONG;
+use launches::{
+    LaunchCluster, ResumePoint,
+    simulated::{self, Settings},
+};
 use model::{
     BeliefError, JobKey, PredictRequest, Prediction, Throughput,
     switch_costs::{Cost, SwitchCosts},
-};
-use scheduler::{
-    cluster::{Action, ActionError, Cluster, ClusterError, JobId, Settled},
-    engine::{self, Engine},
-    job::{JobRequest, Payload},
-    launch::{LaunchCluster, ResumePoint},
-    policy::Policy,
-    sim::{self, Settings},
-    testbed::process::ProcessLauncher,
-    topology::Topology,
 };
 use schema::{
     decision::{ClusterEvent, Turn},
@@ -28,6 +29,7 @@ use schema::{
     rows::Outcome,
     units::Nanos,
 };
+use testbed::process::ProcessLauncher;
 
 use crate::{
     bench::{Stage, Wanted},
@@ -131,7 +133,7 @@ fn decide(case: Case, jobs: &[JobRequest], cluster: &mut dyn Cluster) -> (Vec<Tu
 
 fn simulated(case: Case, jobs: &[JobRequest]) -> (Vec<Turn>, Vec<Outcome>) {
     let topology = Topology::uniform(2, 2, "GPU");
-    let sim = sim::cluster(&topology, jobs, Box::new(Truth), &Costs, Settings::default());
+    let sim = simulated::cluster(&topology, jobs, Box::new(Truth), &Costs, Settings::default());
     decide(case, jobs, &mut sim.expect("all is known"))
 }
 

@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
-use model::{PredictRequest, Prediction, Throughput, switch_costs::SwitchCosts};
-use scheduler::{
+use engine::{
+    Engine,
     cluster::{ClusterError, JobId},
-    engine::{self, Engine},
     job::{JobRequest, Pausing, Payload, SharedRequest},
     journal::Journal,
-    policy::{self, Policy},
-    sim::{self, SimulatedCluster},
+    policy::Policy,
     topology::Topology,
 };
+use launches::simulated::{self, SimulatedCluster};
+use model::{PredictRequest, Prediction, Throughput, switch_costs::SwitchCosts};
+use scheduler::policy;
 use schema::{rows::Outcome, trace::Class, units::Nanos};
 
 pub(crate) const SECOND: u64 = 1_000_000_000;
@@ -75,7 +76,7 @@ pub(crate) struct World<'a> {
     pub(crate) asked: &'a [JobRequest],
     pub(crate) truth: Own,
     pub(crate) costs: &'a dyn SwitchCosts,
-    pub(crate) settings: sim::Settings,
+    pub(crate) settings: simulated::Settings,
 }
 
 impl<'a> World<'a> {
@@ -85,7 +86,7 @@ impl<'a> World<'a> {
 
     pub(crate) fn sim(&'a self) -> SimulatedCluster<'a> {
         let truth = Box::new(self.truth);
-        sim::cluster(self.topology, self.asked, truth, self.costs, self.settings.clone())
+        simulated::cluster(self.topology, self.asked, truth, self.costs, self.settings.clone())
             .expect("all is known")
     }
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use scheduler::{
+use engine::{
+    Settings,
     cluster::{Action, JobId, Settled},
-    engine::Settings,
 };
 use schema::{
     rows::{ErrorKind, Status},

@@ -2,19 +2,19 @@
 
 use std::path::Path;
 
+use engine::{
+    cluster::{Action, JobId, Settled},
+    job::{JobRequest, Payload},
+    journal::Unrecorded,
+    topology::Topology,
+    view::{Change, View},
+};
+use launches::simulated;
 use model::{
     JobKey,
     switch_costs::{Cost, Measured, Named, SwitchCosts},
 };
 use outcomes::totals::totals;
-use scheduler::{
-    cluster::{Action, JobId, Settled},
-    job::{JobRequest, Payload},
-    journal::Unrecorded,
-    sim,
-    topology::Topology,
-    view::{Change, View},
-};
 use schema::{
     calibration::Calibration,
     decision::{ClusterEvent, Turn},
@@ -73,7 +73,7 @@ fn a_job_is_paused_at_a_boundary_and_resumed_where_it_was() {
     let topology = Topology::uniform(1, 1, "GPU");
     // Steps of 1 s; the second job arrives 2.5 steps after the first began to run.
     let jobs = [asked(0, 0, 1, 10, SECOND), asked(1, 12_500 * MS, 1, 3, SECOND)];
-    let settings = sim::Settings::default();
+    let settings = simulated::Settings::default();
     let world = World {
         topology: &topology,
         asked: &jobs,
@@ -121,7 +121,7 @@ fn a_stopped_job_goes_on_from_its_checkpoint_or_loses_its_steps() {
         let topology = Topology::uniform(2, 1, "GPU");
         let jobs = [asked(0, 0, 1, 10, SECOND), asked(1, 12_500 * MS, 1, 1, SECOND)];
         // Two steps were reported before the order to stop, and the job completes the third one.
-        let settings = sim::Settings { progress_every: Some(Nanos(SECOND)), ..Default::default() };
+        let settings = simulated::Settings { progress_every: Some(Nanos(SECOND)), ..Default::default() };
         let world = World {
             topology: &topology,
             asked: &jobs,
@@ -168,7 +168,7 @@ fn a_job_that_leaves_does_what_it_was_granted_before() {
     ] {
         let topology = Topology::uniform(1, 1, "GPU");
         let jobs = [asked(0, 0, 1, 10, SECOND), asked(1, 12_500 * MS, 1, 1, SECOND)];
-        let (truth, settings) = (Own { slowdown: 1.0 }, sim::Settings::default());
+        let (truth, settings) = (Own { slowdown: 1.0 }, simulated::Settings::default());
         let costs = Constants(Nanos(granted_ms * MS));
         let world = World { topology: &topology, asked: &jobs, truth, costs: &costs, settings };
         let stop = Action::Stop { job: JobId(0), checkpoint: true };
@@ -187,7 +187,7 @@ fn what_is_left_is_planned_anew_when_company_changes() {
     let topology = Topology::uniform(1, 1, "GPU");
     let jobs = [asked(0, 0, 1, 10, SECOND), asked(1, 4 * SECOND, 1, 5, SECOND)];
     let costs = Named::constant(Nanos::ZERO);
-    let settings = sim::Settings { progress_every: Some(Nanos(4 * SECOND)), ..Default::default() };
+    let settings = simulated::Settings { progress_every: Some(Nanos(4 * SECOND)), ..Default::default() };
     let world =
         World { topology: &topology, asked: &jobs, truth: Own { slowdown: 2.0 }, costs: &costs, settings };
     let mut script = Script(vec![vec![start(0, &[0])], vec![], vec![start(1, &[0])]]);
@@ -222,7 +222,7 @@ fn launches_differ_by_the_noise_that_was_asked_for_and_by_nothing_else() {
         (0..400).map(|id| asked(id, u64::from(id) * 1_000 * SECOND, 1, 1_000, 10 * MS)).collect();
     let costs = Named::constant(Nanos::ZERO);
     let logs = |noise, seed| -> Vec<f64> {
-        let settings = sim::Settings { noise, seed, ..Default::default() };
+        let settings = simulated::Settings { noise, seed, ..Default::default() };
         let world = World {
             topology: &topology,
             asked: &jobs,
@@ -246,7 +246,7 @@ fn launches_differ_by_the_noise_that_was_asked_for_and_by_nothing_else() {
 fn checkpoints_cost_their_time() {
     let topology = Topology::uniform(1, 1, "GPU");
     let jobs = [asked(0, 0, 1, 8, SECOND)];
-    let settings = sim::Settings { checkpoint_every: Some(Nanos(16 * SECOND)), ..Default::default() };
+    let settings = simulated::Settings { checkpoint_every: Some(Nanos(16 * SECOND)), ..Default::default() };
     let world = World {
         topology: &topology,
         asked: &jobs,
@@ -263,9 +263,9 @@ fn a_launch_that_dies_leaves_the_steps_of_its_last_checkpoint() {
     let topology = Topology::uniform(8, 8, "GPU");
     let jobs: Vec<_> = (0..80).map(|id| asked(id, 0, 1, 20, SECOND)).collect();
     let costs = Named::constant(Nanos::SECOND);
-    let faults = sim::Faults { launch_mtbf_ns: Some(20e9), ..Default::default() };
+    let faults = simulated::Faults { launch_mtbf_ns: Some(20e9), ..Default::default() };
     let every = Nanos(4 * SECOND);
-    let settings = sim::Settings { checkpoint_every: Some(every), faults, ..Default::default() };
+    let settings = simulated::Settings { checkpoint_every: Some(every), faults, ..Default::default() };
     let world =
         World { topology: &topology, asked: &jobs, truth: Own { slowdown: 1.0 }, costs: &costs, settings };
     let (turns, outcomes, error) = scripts::turns(&world, &mut *built("fifo"));
@@ -303,9 +303,12 @@ fn a_simulation_ends_when_jobs_would_outlive_everybody() {
     let costs = Named::constant(Nanos::ZERO);
     for (steps, step_ns) in [(u64::MAX, SECOND), (1 << 40, u64::MAX), (1, u64::MAX)] {
         let jobs = [asked(0, 0, 8, steps, step_ns), asked(1, SECOND, 1, 1, SECOND)];
-        let faults =
-            sim::Faults { device_mtbf_ns: Some(1e30), device_repair_ns: 1e30, launch_mtbf_ns: Some(1e30) };
-        let settings = sim::Settings { faults, ..Default::default() };
+        let faults = simulated::Faults {
+            device_mtbf_ns: Some(1e30),
+            device_repair_ns: 1e30,
+            launch_mtbf_ns: Some(1e30),
+        };
+        let settings = simulated::Settings { faults, ..Default::default() };
         let truth = Own { slowdown: 1.0 };
         let world = World { topology: &topology, asked: &jobs, truth, costs: &costs, settings };
         let (_, outcomes, error) = scripts::turns(&world, &mut *built("fifo"));
@@ -339,7 +342,7 @@ fn a_calibration_has_all_that_a_simulation_asks_for() {
     jobs[0].what = Payload::Training { workload: "gpt2".into(), global_batch: None };
     let refused = |jobs: &[JobRequest]| {
         let truth = Box::new(Own { slowdown: 1.0 });
-        let sim = sim::cluster(&topology, jobs, truth, &costs, sim::Settings::default());
+        let sim = simulated::cluster(&topology, jobs, truth, &costs, simulated::Settings::default());
         sim.err().map(|error| error.to_string())
     };
     let message = "job 'job-0': the cost to start gpt2 was not measured; calibrate with it, or name a cost with --switch-cost";

@@ -1,14 +1,14 @@
 //! Schedules of Synergy on nodes with known numbers of cores. Step times depend on the cores of the job.
 
-use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
-use scheduler::{
+use engine::{
+    Engine,
     cluster::Action,
-    engine::{self, Engine},
     job::{JobRequest, Payload},
-    sim::{self, Settings},
     topology::Topology,
     view::PolicyContext,
 };
+use launches::simulated::{self, Settings};
+use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
 use schema::{cluster::NodeFacts, decision::Turn, manifest::AlikeNodes, placement::Placement, units::Nanos};
 
 use crate::support::{SECOND, asked, built};
@@ -66,8 +66,8 @@ fn run_believing(
     restart_s: u64,
 ) -> (Vec<Turn>, Vec<f64>) {
     let costs = Named::constant(Nanos(restart_s * SECOND));
-    let mut sim =
-        sim::cluster(topology, jobs, Box::new(Cores), &costs, Settings::default()).expect("all is known");
+    let mut sim = simulated::cluster(topology, jobs, Box::new(Cores), &costs, Settings::default())
+        .expect("all is known");
     let settings = engine::Settings { placement: Placement::Consolidated, ..engine::Settings::default() };
     let known = PolicyContext { costs: Some(&costs), ..PolicyContext::default() };
     let mut engine = Engine::new(topology, jobs, belief, settings).knowing(known);

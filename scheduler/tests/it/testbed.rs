@@ -2,20 +2,16 @@
 
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
-use scheduler::{
+use engine::{
+    Engine,
     cluster::{Action, ClusterEvent, DeviceId, JobId, Settled},
-    engine::{self, Engine},
     job::Payload,
-    launch::{LaunchCluster, ResumePoint},
     policy::{Decision, Policy},
-    testbed::{
-        checkpoints::Checkpoints,
-        recovery::{Recovered, WasPlaced},
-    },
     topology::Topology,
     view::{Change, View},
 };
+use launches::{LaunchCluster, ResumePoint};
+use rustix::process::{Pid, Signal, kill_process};
 use schema::{
     decision::Turn,
     device::Device,
@@ -23,6 +19,10 @@ use schema::{
     rows::{ErrorKind, Status},
     units::Nanos,
     wire::{Event, EventLine},
+};
+use testbed::{
+    checkpoints::Checkpoints,
+    recovery::{Recovered, WasPlaced},
 };
 
 use crate::{
@@ -282,7 +282,7 @@ fn what_cannot_be_is_refused_before_anything_starts() {
     let mut bench = Bench::new(&[Wanted::Training("short", 10)], None);
     let start = |devices: &[u32], plan: &str| Action::Start {
         job: JobId(0),
-        devices: devices.iter().copied().map(scheduler::cluster::DeviceId).collect(),
+        devices: devices.iter().copied().map(engine::cluster::DeviceId).collect(),
         cpus: None,
         plan: Some(plan.parse().unwrap()),
     };

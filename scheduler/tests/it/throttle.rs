@@ -2,16 +2,15 @@
 
 use std::time::Duration;
 
-use scheduler::{
+use engine::{
+    Engine,
     cluster::{Action, Cluster as _, JobId, Settled, Share},
-    engine::{self, Engine},
     job::Pausing,
     journal::Unrecorded,
-    launch::{LaunchCluster, ResumePoint},
-    sim,
     topology::Topology,
     view::View,
 };
+use launches::{LaunchCluster, ResumePoint, simulated};
 use schema::{decision::ClusterEvent, units::Nanos, wire::Event};
 
 use crate::{
@@ -130,7 +129,7 @@ fn a_simulated_job_takes_longer_for_a_step_by_its_share() {
         asked: &jobs,
         truth: Own { slowdown: 1.25 },
         costs: &Constants(Nanos::ZERO),
-        settings: sim::Settings::default(),
+        settings: simulated::Settings::default(),
     };
     // 2.5 s at the full rate, 8 s at a quarter of it, and the rest at the full rate. Alone these are 2.5 and 2 steps. Beside the
     // other, they are 2 and 1.6 steps, and another 0.4 steps until it ends. The other does 2 steps, then 8 times 0.25 / 1.25 + 0.75

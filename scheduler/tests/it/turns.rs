@@ -2,8 +2,8 @@
 
 use std::{env, process::Command, time::Duration};
 
+use engine::cluster::{ClusterEvent, JobId, Settled};
 use rig::device::allowed_cores;
-use scheduler::cluster::{ClusterEvent, JobId, Settled};
 use schema::{
     device::Device,
     rows::ErrorKind,

@@ -1,6 +1,6 @@
 //! A small policy that does everything that can be done to a job. It decides by the states of jobs alone, and not by times.
 
-use scheduler::{
+use engine::{
     cluster::{Action, DeviceId, JobId, Share},
     job::{Phase, Placed, State},
     policy::{Decision, Policy},

@@ -1,15 +1,9 @@
 //! A cluster that is divided into virtual clusters: each is scheduled as if it were alone.
 
+use engine::{Engine, cluster::JobId, job::JobRequest, policy::Policy, topology::Topology};
+use launches::simulated::{self, Settings};
 use model::switch_costs::Named;
 use proptest::prelude::*;
-use scheduler::{
-    cluster::JobId,
-    engine::{self, Engine},
-    job::JobRequest,
-    policy::Policy,
-    sim::{self, Settings},
-    topology::Topology,
-};
 use schema::{
     decision::Turn,
     manifest::AlikeNodes,
@@ -48,7 +42,7 @@ fn run(
 ) -> (Vec<Turn>, Vec<Outcome>) {
     let costs = Named::constant(Nanos(1_500 * MS));
     let settings = Settings { progress_every: Some(Nanos(3 * SECOND)), ..Settings::default() };
-    let mut sim = sim::cluster(topology, jobs, Box::new(Own { slowdown: 1.2 }), &costs, settings)
+    let mut sim = simulated::cluster(topology, jobs, Box::new(Own { slowdown: 1.2 }), &costs, settings)
         .expect("all is known");
     let model = Packs { slowdown: Some(1.2), interval: 0.01 };
     let settings = engine::Settings { placement, ..engine::Settings::default() };

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use cli::agree::Consent;
+use engine::replay;
 use outcomes::{draws::totals_of_draws, totals::busy_ns};
 use rig::output;
 use schema::{
@@ -13,7 +14,7 @@ use schema::{
 use crate::{
     cmd::recorded,
     online::{self, RunInputs},
-    policy, replay,
+    policy,
 };
 
 /// Reads the outcomes of a run, or a file of outcomes.

@@ -25,7 +25,7 @@ pub(super) fn run(
     catalog: &Catalog,
 ) -> anyhow::Result<Exit> {
     let jobs = history::read(path, catalog)?;
-    let mut past: Vec<PastArrival<'_>> = jobs.iter().map(history::arrival).collect();
+    let mut past: Vec<PastArrival<'_>> = jobs.iter().map(engine::history::arrival).collect();
     past.sort_by_key(|past| past.submit_s);
     let from = ((1.0 - held_out) * past.len() as f64) as usize;
     let mut errors = Vec::new();

@@ -1,9 +1,10 @@
 //! The progress of a simulation on a terminal.
 
+use engine::{job::State, journal::Journal, view::View};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 use schema::decision::{ClusterEvent, Turn};
 
-use crate::{job::State, journal::Journal, online::RunInputs, view::View};
+use crate::online::RunInputs;
 
 /// Shows a bar of the jobs that have ended, and passes each turn on. Dropping it removes the bar.
 pub(super) struct Progress<'a> {

@@ -1,14 +1,10 @@
 //! Growing and shrinking.
 
+use engine::{Engine, topology::Topology, view::PolicyContext};
 use jobs::plans::Judgement;
+use launches::simulated::{self, Settings};
 use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
-use scheduler::{
-    engine::{self, Engine},
-    legal_plans::LegalPlans,
-    sim::{self, Settings},
-    topology::Topology,
-    view::PolicyContext,
-};
+use scheduler::legal_plans;
 use schema::{catalog::Catalog, decision::Turn, suspension::Suspension, units::Nanos};
 
 use super::{HEAVY, LIGHT, POOR, World, elastic, ends, job, reasons, starts};
@@ -61,9 +57,9 @@ fn growth_that_is_refused_is_taken_back() {
     let costs = Named::constant(Nanos::ZERO);
     let settings = Settings { progress_every: Some(Nanos::SECOND), ..Settings::default() };
     let mut sim =
-        sim::cluster(&topology, &jobs, Box::new(OneDevice), &costs, settings).expect("all is known");
+        simulated::cluster(&topology, &jobs, Box::new(OneDevice), &costs, settings).expect("all is known");
     let fits = |_: &_, _, _: &_, _: (&_, &[_])| Judgement::default();
-    let plans = LegalPlans::new(&jobs, &Catalog::embedded(), &topology, fits);
+    let plans = legal_plans::enumerate(&jobs, &Catalog::embedded(), &topology, fits);
     let known = PolicyContext { costs: Some(&costs), plans: Some(&plans), ..PolicyContext::default() };
     let mut engine = Engine::new(&topology, &jobs, &OneDevice, engine::Settings::default()).knowing(known);
     let mut turns: Vec<Turn> = Vec::new();

@@ -1,13 +1,8 @@
 //! Migration.
 
+use engine::{Engine, cluster::DeviceId, topology::Topology, view::PolicyContext};
+use launches::{LaunchCluster, ResumePoint};
 use model::switch_costs::Named;
-use scheduler::{
-    cluster::DeviceId,
-    engine::{self, Engine},
-    launch::{LaunchCluster, ResumePoint},
-    topology::Topology,
-    view::PolicyContext,
-};
 use schema::{decision::Turn, placement::Placement, rows::Status, units::Nanos};
 
 use super::{APART, HEAVY, World, ends, job, reasons, starts};

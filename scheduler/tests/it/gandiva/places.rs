@@ -1,6 +1,6 @@
 //! Where jobs are placed on nodes of different sizes, and whose cores are few.
 
-use scheduler::{job::JobRequest, topology::Topology};
+use engine::{job::JobRequest, topology::Topology};
 use schema::{cluster::NodeFacts, manifest::AlikeNodes};
 
 use super::{HEAVY, LIGHT, World, ends, job, reasons, starts, steps_at};

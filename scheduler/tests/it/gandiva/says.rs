@@ -1,13 +1,8 @@
 //! What Gandiva says of a job.
 
+use engine::{Engine, cluster::JobId, job::JobRequest, topology::Topology};
+use launches::simulated::{self, Settings};
 use model::switch_costs::Named;
-use scheduler::{
-    cluster::JobId,
-    engine::{self, Engine},
-    job::JobRequest,
-    sim::{self, Settings},
-    topology::Topology,
-};
 use schema::{decision::Turn, units::Nanos};
 
 use super::{HEAVY, LIGHT, Truth, job};
@@ -21,7 +16,7 @@ fn said(policy: &str, jobs: &[JobRequest], second: u64, job: u32) -> String {
     let topology = Topology::uniform(1, 1, "GPU");
     let costs = Named::constant(Nanos::ZERO);
     let settings = Settings { progress_every: Some(Nanos::SECOND), ..Settings::default() };
-    let sim = sim::cluster(&topology, jobs, Box::new(Truth), &costs, settings).expect("all is known");
+    let sim = simulated::cluster(&topology, jobs, Box::new(Truth), &costs, settings).expect("all is known");
     let mut engine = Engine::new(&topology, jobs, &Truth, engine::Settings::default());
     let mut policy = built(policy);
     let mut turns: Vec<Turn> = Vec::new();

@@ -1,13 +1,8 @@
 //! Searches whose members take turns.
 
+use engine::{Engine, cluster::ClusterError, job::JobRequest, view::PolicyContext};
+use launches::simulated::{self, Settings};
 use model::switch_costs::Named;
-use scheduler::{
-    cluster::ClusterError,
-    engine::{self, Engine},
-    job::JobRequest,
-    sim::{self, Settings},
-    view::PolicyContext,
-};
 use schema::{
     decision::Turn,
     rows::{Outcome, Status},
@@ -34,7 +29,7 @@ fn run(world: &World, jobs: &[JobRequest], policy: &str) -> Result<Vec<Outcome>,
     let costs = Named::constant(Nanos::ZERO);
     let settings = Settings { progress_every: Some(Nanos::SECOND), ..Settings::default() };
     let mut sim =
-        sim::cluster(&world.topology, jobs, Box::new(Truth), &costs, settings).expect("all is known");
+        simulated::cluster(&world.topology, jobs, Box::new(Truth), &costs, settings).expect("all is known");
     let known = PolicyContext { costs: Some(&costs), ..PolicyContext::default() };
     let settings = engine::Settings { suspension: world.suspension, ..engine::Settings::default() };
     let mut engine = Engine::new(&world.topology, jobs, &Truth, settings).knowing(known);

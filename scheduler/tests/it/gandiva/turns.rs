@@ -1,6 +1,6 @@
 //! Turns: shares, weights, priorities, and where jobs are placed.
 
-use scheduler::{cluster::Action, topology::Topology};
+use engine::{cluster::Action, topology::Topology};
 use schema::{suspension::Suspension, units::Nanos};
 
 use super::{HEAVY, World, ends, job, starts, steps_at};

@@ -1,6 +1,6 @@
 //! The order of the queue: estimates, their corrections, and the bound of a wait.
 
-use scheduler::job::JobRequest;
+use engine::job::JobRequest;
 
 use super::{World, estimated, job, starts};
 use crate::virtual_clusters::divided;

@@ -1,13 +1,7 @@
 //! Indolent packing: which jobs are packed, which are not, and which are separated.
 
+use engine::{Engine, cluster::Settled, job::JobRequest, topology::Topology, view::PolicyContext};
 use model::{PredictRequest, Prediction, Throughput};
-use scheduler::{
-    cluster::Settled,
-    engine::{self, Engine},
-    job::JobRequest,
-    topology::Topology,
-    view::PolicyContext,
-};
 use schema::{decision::Turn, rows::ErrorKind, units::Nanos};
 
 use super::{ByBatch, JUMBO, MEDIUM, TINY, UNKNOWN, World, estimated, job, of_class, starts, stops};
@@ -212,7 +206,7 @@ fn jobs_that_did_not_fit_together_stay_apart() {
         settled(0, Settled::Running),
         arrived(1),
         failed(1, ErrorKind::OutOfMemory),
-        schema::decision::ClusterEvent::Progress { job: scheduler::cluster::JobId(0), steps: 9, loss: None },
+        schema::decision::ClusterEvent::Progress { job: engine::cluster::JobId(0), steps: 9, loss: None },
     ];
     let mut cluster = actions::Scripted { now: Nanos::ZERO, events: events.into() };
     let model = Packs { slowdown: Some(1.2), interval: 0.01 };

@@ -1,14 +1,8 @@
 //! What Lucid says of a job.
 
+use engine::{Engine, cluster::JobId, job::JobRequest, policy::Policy, view::PolicyContext};
+use launches::simulated::{self, Settings};
 use model::switch_costs::Named;
-use scheduler::{
-    cluster::JobId,
-    engine::{self, Engine},
-    job::JobRequest,
-    policy::Policy,
-    sim::{self, Settings},
-    view::PolicyContext,
-};
 use schema::{decision::Turn, units::Nanos};
 
 use super::{ByBatch, JUMBO, MEDIUM, TINY, UNKNOWN, World, estimated, job, of_class, stage::with_stage};
@@ -22,7 +16,7 @@ fn said(world: &World<'_>, policy: &str, jobs: &[JobRequest], (second, of): (u64
     let costs = Named::constant(Nanos::ZERO);
     let settings = Settings { progress_every: world.reports.then_some(Nanos::SECOND), ..Settings::default() };
     let truth = Box::new(Own { slowdown: world.truth });
-    let sim = sim::cluster(&world.topology, jobs, truth, &costs, settings).expect("all is known");
+    let sim = simulated::cluster(&world.topology, jobs, truth, &costs, settings).expect("all is known");
     let known =
         PolicyContext { history: &world.history, classes: Some(&ByBatch), ..PolicyContext::default() };
     let mut engine =

@@ -1,6 +1,6 @@
 //! Sharing that is switched by the load, and the admission of jobs that do not fit.
 
-use scheduler::job::JobRequest;
+use engine::job::JobRequest;
 use schema::history::PastJob;
 
 use super::{TINY, World, estimated, job, of_class};

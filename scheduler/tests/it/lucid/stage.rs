@@ -1,8 +1,8 @@
 //! The profiler stage: what it takes, in which order, and what it costs.
 
-use scheduler::{
+use engine::{
+    Engine,
     cluster::{DeviceId, Settled},
-    engine::{self, Engine},
     job::JobRequest,
     topology::Topology,
 };

@@ -1,6 +1,7 @@
 //! Lost devices and crashes at scripted times, and the checkpoints from which jobs go on after them.
 
-use scheduler::{cluster::ClusterEvent, launch::launcher::LaunchId};
+use engine::cluster::ClusterEvent;
+use launches::launcher::LaunchId;
 use schema::{rows::ErrorKind, units::Nanos};
 
 use super::{Doing, Scripted, ScriptedLaunch, whole};

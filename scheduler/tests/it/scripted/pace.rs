@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use model::{JobKey, Neighbour, PredictRequest, switch_costs::Cost};
-use scheduler::{
+use engine::{
     cluster::{DeviceId, JobId},
     job::Payload,
-    launch::launcher::LaunchId,
 };
+use launches::launcher::LaunchId;
+use model::{JobKey, Neighbour, PredictRequest, switch_costs::Cost};
 use schema::units::Nanos;
 
 use super::{Scripted, ScriptedLaunch};

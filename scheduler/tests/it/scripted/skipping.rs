@@ -1,8 +1,8 @@
 //! The steps of launches, one by one, and skipped ones.
 
-use scheduler::{
-    launch::launcher::LaunchId,
-    testbed::fast_forward::{Skipping, TimedStep},
+use launches::{
+    fast_forward::{Skipping, TimedStep},
+    launcher::LaunchId,
 };
 use schema::units::Nanos;
 

@@ -1,0 +1,221 @@
+//! What a launch goes through on a simulated cluster: it starts, trains, leaves.
+
+use anyhow::{Context as _, bail, ensure};
+use model::switch_costs::Cost;
+use schema::{
+    decision::{ClusterEvent, JobId, Settled},
+    rows::ErrorKind,
+    suspension::Suspension,
+    units::Nanos,
+};
+
+use super::{
+    Settings, SimulatedLauncher,
+    chance::{Draw, normal, numbers},
+    events::Event,
+    state::{LaunchPhase, SimulatedLaunch, boundary, whole},
+};
+use crate::{launcher::StartRequest, take_off};
+
+/// The time by which a scheduler may have given an order late.
+const LATE: Nanos = Nanos(10_000_000);
+
+impl SimulatedLauncher<'_> {
+    pub(super) fn begin(&mut self, start: &StartRequest) -> anyhow::Result<()> {
+        let id = start.job;
+        let launch = self.launches.add(start);
+        let cost = if launch.saved.is_some() { Cost::Restart } else { Cost::Start };
+        let Settings { seed, noise, .. } = self.settings;
+        launch.speed = (noise * normal(&mut numbers(seed, Draw::Speed, id.0, start.number))).exp();
+        let takes = self.cost(id, cost)?;
+        let takes = self.ordered(id, Settled::Running).unwrap_or(takes);
+        for device in &start.devices {
+            self.devices[device.0 as usize].has.push(id);
+        }
+        self.switch(id, Settled::Running, false, takes);
+        Ok(())
+    }
+
+    pub(super) fn suspend(&mut self, id: JobId) -> anyhow::Result<()> {
+        ensure!(self.launches[id].phase == LaunchPhase::Training, "it does not run");
+        self.check_costs(&self.launches[id].start, &[Cost::Pause, Cost::Resume])?;
+        self.leave_at_boundary(id, Settled::Paused, false);
+        Ok(())
+    }
+
+    pub(super) fn train_on(&mut self, id: JobId) {
+        let takes = self.cost(id, Cost::Resume).expect("it was known when the launch was suspended");
+        let takes = self.ordered(id, Settled::Running).unwrap_or(takes);
+        self.switch(id, Settled::Running, false, takes);
+    }
+
+    /// Ends a launch, which may be on its way to a pause, but not to an end.
+    pub(super) fn end(&mut self, id: JobId, checkpoint: bool) -> anyhow::Result<()> {
+        self.check_costs(&self.launches[id].start, &[Cost::Checkpoint, Cost::Stop])?;
+        match self.launches[id].phase {
+            LaunchPhase::Training => self.leave_at_boundary(id, Settled::Stopped, checkpoint),
+            LaunchPhase::Switching { to: Settled::Running, .. } | LaunchPhase::Paused => {
+                let takes = self.cost_of_return(id, checkpoint)? + self.cost_of_stopping(id, checkpoint)?;
+                let takes = self.ordered(id, Settled::Stopped).unwrap_or(takes);
+                self.switch(id, Settled::Stopped, checkpoint, takes);
+            }
+            LaunchPhase::Leaving { at, to: Settled::Paused, by_record, .. } => {
+                let to = Settled::Stopped;
+                self.launches[id].phase = LaunchPhase::Leaving { at, to, checkpoint, by_record };
+            }
+            LaunchPhase::Switching { to: Settled::Paused, .. } => {
+                let takes = self.cost_of_stopping(id, checkpoint)?;
+                self.switch(id, Settled::Stopped, checkpoint, takes);
+            }
+            LaunchPhase::Away | LaunchPhase::Leaving { .. } | LaunchPhase::Switching { .. } => {
+                bail!("it is leaving")
+            }
+        }
+        Ok(())
+    }
+
+    /// The end of its last step here has come: the launch leaves.
+    pub(super) fn reach_boundary(&mut self, id: JobId) -> anyhow::Result<()> {
+        let LaunchPhase::Leaving { at, to, checkpoint, .. } = self.launches[id].phase else { return Ok(()) };
+        self.cease_training(id)?;
+        self.launches[id].stretch.steps = at as f64;
+        let takes = match to {
+            Settled::Paused => self.cost(id, Cost::Pause)?,
+            _ => self.cost_of_stopping(id, checkpoint)?,
+        };
+        let takes = self.ordered(id, to).unwrap_or(takes);
+        self.switch(id, to, checkpoint, takes);
+        Ok(())
+    }
+
+    pub(super) fn settle(&mut self, id: JobId, to: Settled) -> anyhow::Result<ClusterEvent> {
+        let now = self.now;
+        let launch = &mut self.launches[id];
+        let mut steps = whole(launch.stretch.steps);
+        match to {
+            Settled::Running => {
+                launch.began.get_or_insert(now);
+                self.train(id)?;
+            }
+            Settled::Paused => {
+                launch.phase = LaunchPhase::Paused;
+                launch.number += 1;
+            }
+            Settled::Stopped => {
+                let is_written = matches!(launch.phase, LaunchPhase::Switching { checkpoint: true, .. });
+                if is_written && launch.has_more() {
+                    launch.saved = Some(steps);
+                }
+                steps = launch.saved.unwrap_or(0);
+                self.vacate(id);
+            }
+        }
+        Ok(ClusterEvent::Settled { job: id, now: to, steps })
+    }
+
+    pub(super) fn finish(&mut self, id: JobId) -> anyhow::Result<ClusterEvent> {
+        self.cease_training(id)?;
+        let steps = self.asked[id.0 as usize].steps.unwrap_or_default();
+        self.vacate(id);
+        self.launches.forget(id);
+        Ok(ClusterEvent::Finished { job: id, steps })
+    }
+
+    /// The launch is gone, whatever it was doing.
+    pub(super) fn fail(&mut self, id: JobId, kind: ErrorKind, why: &str) -> anyhow::Result<ClusterEvent> {
+        if self.launches[id].trains() {
+            self.cease_training(id)?;
+        }
+        self.vacate(id);
+        let steps = self.launches[id].saved.unwrap_or(0);
+        Ok(ClusterEvent::Failed { job: id, steps, kind, detail: why.into() })
+    }
+
+    fn switch(&mut self, id: JobId, to: Settled, checkpoint: bool, takes: Nanos) {
+        let at = self.after(takes);
+        let launch = &mut self.launches[id];
+        launch.number += 1;
+        launch.phase = LaunchPhase::Switching { to, checkpoint };
+        let number = launch.number;
+        self.queue.plan(at, Event::Settle(id, number, to));
+    }
+
+    fn leave_at_boundary(&mut self, id: JobId, to: Settled, checkpoint: bool) {
+        let SimulatedLaunch { start, stretch, ordered, .. } = &self.launches[id];
+        let works_on = self.costs.works_on(&self.subject(start), start.devices.len() as u32);
+        // Who is granted work has the step after the present one always, however long it is.
+        let works_on =
+            if works_on == Nanos::ZERO { works_on } else { works_on.max(Nanos(stretch.step_ns as u64)) };
+        // A launch does its granted steps within the recorded switch. If the recorded steps would take much longer, the launch leaves
+        // earlier than in the run, and these steps were not granted.
+        let nth = ordered[to as usize];
+        let takes = self.course.switch(id, start.number, to, nth).unwrap_or_default();
+        let recorded = self.course.leaves_at(id, start.number, to, nth);
+        let latest = self.now + takes + takes.max(LATE);
+        let recorded = recorded.filter(|at| self.course.time_of(id, stretch, *at as f64) <= latest);
+        let at = match recorded {
+            Some(at) => at.max(self.steps_at(id, self.now).round() as u64),
+            None => boundary(self.steps_at(id, self.after(works_on))),
+        };
+        let launch = &mut self.launches[id];
+        let (at, by_record) = (at.max(launch.reported), recorded.is_some());
+        launch.phase = LaunchPhase::Leaving { at, to, checkpoint, by_record };
+        self.plan_goal(id);
+    }
+
+    /// Counts a switch to a state. Returns its duration if the course has one for it.
+    fn ordered(&mut self, id: JobId, to: Settled) -> Option<Nanos> {
+        let SimulatedLaunch { start, ordered, .. } = &mut self.launches[id];
+        let nth = &mut ordered[to as usize];
+        *nth += 1;
+        self.course.switch(id, start.number, to, *nth - 1)
+    }
+
+    /// Draws what a switch takes.
+    fn cost(&mut self, id: JobId, of: Cost) -> anyhow::Result<Nanos> {
+        let launch = &mut self.launches[id];
+        launch.switches += 1;
+        let mut chance = numbers(self.settings.seed, Draw::Switch, id.0, launch.switches);
+        self.known_cost(&self.launches[id].start, of, &mut || normal(&mut chance))
+    }
+
+    /// Refuses an action whose duration is not known.
+    pub(super) fn check_costs(&self, start: &StartRequest, costs: &[Cost]) -> anyhow::Result<()> {
+        costs.iter().try_for_each(|cost| self.known_cost(start, *cost, &mut || 0.0).map(drop))
+    }
+
+    fn known_cost(
+        &self,
+        start: &StartRequest,
+        of: Cost,
+        luck: &mut dyn FnMut() -> f64,
+    ) -> anyhow::Result<Nanos> {
+        let subject = self.subject(start);
+        let cost = self.costs.cost(&subject, start.devices.len() as u32, of, luck);
+        cost.with_context(|| format!("what {} costs {} was not measured", of.noun(), subject.workload))
+    }
+
+    /// Of one that holds no step since its last checkpoint, none is written.
+    fn cost_of_stopping(&mut self, id: JobId, checkpoint: bool) -> anyhow::Result<Nanos> {
+        let is_written = checkpoint && self.launches[id].has_more();
+        let written = if is_written { self.cost(id, Cost::Checkpoint)? } else { Nanos::ZERO };
+        Ok(written + self.cost(id, Cost::Stop)?)
+    }
+
+    /// A paused job that was moved off its device as a whole comes back to be saved.
+    fn cost_of_return(&mut self, id: JobId, checkpoint: bool) -> anyhow::Result<Nanos> {
+        let is_moved = self.settings.suspension == Suspension::CudaCheckpoint
+            && self.launches[id].phase == LaunchPhase::Paused;
+        if is_moved && checkpoint { self.cost(id, Cost::Resume) } else { Ok(Nanos::ZERO) }
+    }
+
+    /// Nothing of it is left here but its last checkpoint.
+    fn vacate(&mut self, id: JobId) {
+        let launch = &mut self.launches[id];
+        for device in &launch.start.devices {
+            take_off(&mut self.devices[device.0 as usize].has, id);
+        }
+        launch.phase = LaunchPhase::Away;
+        launch.number += 1;
+    }
+}

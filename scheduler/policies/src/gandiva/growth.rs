@@ -1,0 +1,151 @@
+//! Growing and shrinking (Gandiva, section 3.2.2): an elastic job takes the free devices of its node, and gives them back as soon as a
+//! job needs them.
+//!
+//! A job that has one node or less for itself doubles its devices when others there have been free for `idle`, no job waits, and none
+//! is suspended. It becomes more data parallel; everything else of its plan stays. Its rate is compared with that before, and it shrinks
+//! if it is slower. A job grows only when its rate is known. When a job comes, and a node has enough devices for it once the jobs there that
+//! have grown go back to what they asked for, they do so before any device is shared. No job grows under `cuda-checkpoint`, which suspends
+//! jobs of one process alone.
+
+use engine::{
+    cluster::JobId,
+    topology::{DeviceId, NodeId},
+    view::View,
+};
+use schema::{plan::Plan, suspension::Suspension, units::Nanos};
+
+use super::{
+    Gandiva,
+    place::{Candidate, has_cores},
+    residents::{Resident, is_up},
+    trials::nodes_of,
+};
+use crate::kit::elastic::Freedom;
+
+impl Gandiva {
+    /// Notes since when devices are free.
+    pub(super) fn note_free(&mut self, view: &View<'_>) {
+        self.free_since.resize(view.topology.devices() as usize, None);
+        for device in (0..view.topology.devices()).map(DeviceId) {
+            let is_free = self.residents.on(device).is_empty() && !view.occupancy.is_lost(device);
+            let since = &mut self.free_since[device.0 as usize];
+            *since = is_free.then(|| since.unwrap_or(view.now));
+        }
+    }
+
+    /// Lets one job of each node grow.
+    pub(super) fn grow(&mut self, view: &View<'_>, reasons: &mut Vec<String>) {
+        // With several processes, it could no longer be suspended.
+        if view.suspension == Suspension::CudaCheckpoint {
+            return;
+        }
+        let elastic =
+            |job: &JobId| view.asked_by(*job).elastic && view.asked_by(*job).takes_no_checkpoint.is_none();
+        let jobs: Vec<JobId> = self.residents.iter().map(|(job, _)| job).filter(elastic).collect();
+        let mut grown: Vec<NodeId> = Vec::new();
+        for job in jobs {
+            let Some(resident) = self.residents.get(job) else { continue };
+            let [node] = nodes_of(view, &resident.devices)[..] else { continue };
+            let count = resident.devices.len();
+            let wanted = 2 * count;
+            let is_alone = resident.devices.iter().all(|device| self.residents.on(*device).len() == 1);
+            let before = self.rates.alone(job, count, self.settings.reports);
+            let (Some(before), true) = (before, is_alone && !grown.contains(&node)) else { continue };
+            let is_there = view.job(job).placed().is_some_and(|placed| placed.devices == resident.devices);
+            if self.trials.slower.contains(&(job, vec![node], wanted))
+                || self.trials.has_moved(job)
+                || !is_there
+                || !is_up(view, job)
+            {
+                continue;
+            }
+            let idle = |device: &DeviceId| {
+                self.free_since[device.0 as usize].is_some_and(|since| view.now - since >= self.settings.idle)
+            };
+            let free: Vec<DeviceId> = self.free_on(view, node).filter(idle).take(count).collect();
+            let Some(plan) = wider(view, job, node, wanted as u32).filter(|_| free.len() == count) else {
+                continue;
+            };
+            let from = (resident.devices.clone(), resident.plan);
+            let mut devices = resident.devices.clone();
+            devices.extend(free);
+            devices.sort_unstable();
+            if !has_cores(view, &[job], &devices) {
+                continue;
+            }
+            reasons.push(format!("{} grows from {count} to {wanted} devices", view.asked_by(job).name));
+            self.residents.relocate(view, job, devices, Some(plan));
+            self.trials.moved(job, from, before);
+            grown.push(node);
+        }
+    }
+
+    /// Shrinks jobs that have grown to what they asked for, if a job then finds free devices on one of these nodes.
+    pub(super) fn shrink_for(
+        &mut self,
+        view: &View<'_>,
+        job: JobId,
+        candidates: &[Candidate],
+        reasons: &mut Vec<String>,
+    ) -> bool {
+        let needed = view.asked_by(job).devices as usize;
+        let grown = self.grown(view);
+        for candidate in candidates {
+            let there = grown.iter().filter(|(node, ..)| *node == candidate.node);
+            let there: Vec<(JobId, usize)> = there.map(|(_, other, spare)| (*other, *spare)).collect();
+            let mut free = self.free_on(view, candidate.node).count();
+            if there.is_empty() || free + there.iter().map(|(_, spare)| spare).sum::<usize>() < needed {
+                continue;
+            }
+            for (other, spare) in there {
+                if free >= needed {
+                    break;
+                }
+                free += spare;
+                let asked = view.asked_by(other);
+                let Some(resident) = self.residents.get(other) else { continue };
+                let kept = resident.devices[..asked.devices as usize].to_vec();
+                reasons.push(format!("{} shrinks to {} devices", asked.name, asked.devices));
+                self.residents.relocate(view, other, kept, asked.plan);
+                self.trials.forget_move(other);
+            }
+            return true;
+        }
+        false
+    }
+
+    /// The jobs that have more devices than they asked for, each with its node and the number of those that it can give back.
+    fn grown(&self, view: &View<'_>) -> Vec<(NodeId, JobId, usize)> {
+        let grown = |(job, resident): (JobId, &Resident)| {
+            let spare = resident.devices.len().saturating_sub(view.asked_by(job).devices as usize);
+            (spare > 0).then(|| (view.topology.node_of(resident.devices[0]), job, spare))
+        };
+        self.residents.iter().filter_map(grown).collect()
+    }
+
+    /// The time at which the next device has been free for long enough, if a job might grow then.
+    pub(super) fn next_growth(&self, view: &View<'_>) -> Option<Nanos> {
+        let is_elastic = |(job, _): (JobId, _)| view.asked_by(job).elastic;
+        if !self.settings.grows || !self.residents.iter().any(is_elastic) {
+            return None;
+        }
+        let times = self.free_since.iter().flatten().map(|since| *since + self.settings.idle);
+        times.filter(|at| *at > view.now).min()
+    }
+}
+
+/// The plan of a job with as many devices of a node, all of them data parallel beyond its own.
+fn wider(view: &View<'_>, job: JobId, node: NodeId, devices: u32) -> Option<Plan> {
+    let asked = view.asked_by(job);
+    let device_type = &view.topology.nodes()[node.0 as usize].device_type;
+    let freedom = Freedom { plans: false, ..Freedom::ALL };
+    let is_wanted = |plan: &Plan| plan.ranks() == devices && freedom.allows(asked, *plan);
+    if asked.max_devices.is_some_and(|most| devices > most) {
+        return None;
+    }
+    view.plans(job)
+        .filter(|legal| legal.device_type == device_type)
+        .map(|legal| legal.plan)
+        .filter(is_wanted)
+        .min_by_key(|plan| (Some(plan.zero) != asked.plan.map(|own| own.zero), *plan))
+}

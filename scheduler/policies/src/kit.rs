@@ -1,0 +1,64 @@
+//! What policies have in common: beliefs about lengths, orders of waiting jobs, where jobs are placed, rounds, leases and moves.
+
+pub mod belief;
+pub(crate) mod divided;
+pub(crate) mod durations;
+pub(crate) mod elastic;
+pub(crate) mod gain;
+pub(crate) mod greedy;
+pub(crate) mod in_order;
+pub(crate) mod in_rounds;
+pub(crate) mod kinds;
+pub(crate) mod leases;
+pub mod moves;
+pub(crate) mod packs;
+pub(crate) mod queue;
+pub(crate) mod ranking;
+pub(crate) mod round;
+pub(crate) mod search;
+pub(crate) mod settings;
+
+use std::collections::BTreeSet;
+
+use engine::{
+    cluster::{Action, JobId},
+    topology::DeviceId,
+    view::View,
+};
+
+/// The jobs that a policy examines again at its next decision, because their state may have changed.
+#[derive(Debug, Default)]
+pub struct Watch {
+    jobs: BTreeSet<JobId>,
+}
+
+impl Watch {
+    /// Takes the jobs out: those that have changed, those that the last decision named, because some of its actions may have been
+    /// refused, and those that were added.
+    pub fn due(&mut self, view: &View<'_>) -> BTreeSet<JobId> {
+        self.jobs.extend(view.changes.iter().filter_map(|change| change.job()));
+        std::mem::take(&mut self.jobs)
+    }
+
+    pub fn add(&mut self, job: JobId) {
+        self.jobs.insert(job);
+    }
+
+    pub fn decided(&mut self, actions: &[Action]) {
+        self.jobs.extend(actions.iter().map(Action::job));
+    }
+}
+
+/// Makes the action that starts a job under the plan and with the cores that it asks for.
+pub(crate) fn start(view: &View<'_>, job: JobId, devices: Vec<DeviceId>) -> Action {
+    let asked = view.asked_by(job);
+    Action::Start { job, devices, cpus: asked.cpus, plan: asked.plan }
+}
+
+/// The text `3 jobs`, or the name of the job if there is only one.
+pub(crate) fn jobs_named(view: &View<'_>, jobs: &[JobId]) -> String {
+    match jobs {
+        [job] => view.asked_by(*job).name.clone(),
+        jobs => format!("{} jobs", jobs.len()),
+    }
+}

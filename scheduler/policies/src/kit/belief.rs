@@ -1,0 +1,160 @@
+//! The estimates of a policy: the questions about step times that it asks the model of its view.
+
+use std::{borrow::Cow, fmt};
+
+use engine::{
+    cluster::JobId,
+    job::JobRequest,
+    topology::{DeviceId, Node},
+    view::View,
+};
+use model::{JobKey, PredictRequest, Prediction, UseAlone};
+use schema::{plan::Plan, units::Nanos};
+
+/// The length or the remaining time of a job. An unknown length is larger than all others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Length(pub(crate) Nanos);
+
+impl fmt::Display for Length {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Length::UNKNOWN => f.write_str("not known"),
+            Length(time) => write!(f, "{time}"),
+        }
+    }
+}
+
+impl Length {
+    pub(crate) const UNKNOWN: Length = Length(Nanos(u64::MAX));
+
+    /// The length of a job: the number of its steps times the time of a step alone.
+    pub(crate) fn of(view: &View<'_>, job: JobId) -> Length {
+        Length::after(view, job, 0)
+    }
+
+    /// The remaining time of a job, by the steps of its last report.
+    pub(crate) fn left_of(view: &View<'_>, job: JobId) -> Length {
+        Length::after(view, job, view.job(job).steps)
+    }
+
+    /// The sum of this length and a time. An unknown length stays unknown.
+    pub(crate) fn plus(self, time: Nanos) -> Length {
+        Length(Nanos(self.0.0.saturating_add(time.0)))
+    }
+
+    fn after(view: &View<'_>, job: JobId, done: u64) -> Length {
+        let length = view.asked_by(job).steps.zip(step(view, job)).map(|(steps, step)| {
+            Length(Nanos((steps.saturating_sub(done) as f64 * step.step_ns).round() as u64))
+        });
+        length.unwrap_or(Length::UNKNOWN)
+    }
+}
+
+/// The time of a step of a job alone, on the number of devices that it asks for and on as few nodes as possible. They have the type
+/// that it asks for, or that of the first node that it may use.
+pub fn step(view: &View<'_>, job: JobId) -> Option<Prediction> {
+    let asked = view.asked_by(job);
+    alone(view, job, (asked.plan, asked.devices), asked.device_type.as_deref())
+}
+
+/// The time of a step of a job alone under a plan, on these numbers of devices of each node, with these cores for each rank.
+pub(crate) fn step_in(
+    view: &View<'_>,
+    (job, plan): (JobId, Option<Plan>),
+    placement: &[u32],
+    device_type: &str,
+    cpus: Option<u16>,
+) -> Option<Prediction> {
+    ask(view, (job, plan, cpus), placement, device_type, &[])
+}
+
+/// The time of a step of a job alone under the plan that it asks for, on nodes like this one, with these cores for each rank.
+pub(crate) fn step_with(view: &View<'_>, job: JobId, node: &Node, cpus: u16) -> Option<Prediction> {
+    let asked = view.asked_by(job);
+    let placement = node.few_like_it(asked.devices);
+    step_in(view, (job, asked.plan), &placement, &node.device_type, Some(cpus))
+}
+
+/// The same under another plan, on the devices of that plan and of this type.
+pub fn step_under(view: &View<'_>, job: JobId, plan: Plan, device_type: &str) -> Option<Prediction> {
+    alone(view, job, (Some(plan), plan.ranks()), Some(device_type))
+}
+
+/// What a job was measured to use alone, on the devices that it asks for or the first that it may use. `None` if it was not measured.
+pub(crate) fn use_alone(view: &View<'_>, job: JobId) -> Option<UseAlone> {
+    let asked = view.asked_by(job);
+    let workload = asked.what.workload();
+    let is_wanted =
+        |node: &&Node| asked.device_type.as_ref().is_none_or(|wanted| *wanted == node.device_type);
+    let node = view.topology.nodes_for(&asked.virtual_cluster).find(is_wanted)?;
+    view.known.classes?.use_alone(&asked.subject(&workload, asked.plan, view.topology, &node.device_type))
+}
+
+fn alone(
+    view: &View<'_>,
+    job: JobId,
+    (plan, devices): (Option<Plan>, u32),
+    device_type: Option<&str>,
+) -> Option<Prediction> {
+    let asked = view.asked_by(job);
+    let is_wanted = |node: &&Node| device_type.is_none_or(|wanted| wanted == node.device_type);
+    let node = view.topology.nodes_for(&asked.virtual_cluster).find(is_wanted)?;
+    ask(view, (job, plan, asked.cpus), &node.few_like_it(devices), &node.device_type, &[])
+}
+
+/// The time of a step of a job on these devices, alone or beside jobs that share them. Jobs on devices are asked about under their
+/// present plans.
+pub(crate) fn step_on(
+    view: &View<'_>,
+    job: JobId,
+    devices: &[DeviceId],
+    beside: &[JobId],
+) -> Option<Prediction> {
+    let device_type = view.topology.type_of(*devices.first()?);
+    let cpus = view.asked_by(job).cpus;
+    ask(view, (job, plan_of(view, job), cpus), &view.topology.placement(devices), device_type, beside)
+}
+
+/// The time of a step of a job under the plan that it asks for, on these numbers of devices of each node, alone or beside a job that
+/// shares them.
+pub(crate) fn step_beside(
+    view: &View<'_>,
+    job: JobId,
+    placement: &[u32],
+    device_type: &str,
+    beside: Option<JobId>,
+) -> Option<Prediction> {
+    let asked = view.asked_by(job);
+    ask(view, (job, asked.plan, asked.cpus), placement, device_type, beside.as_slice())
+}
+
+/// The plan of a job on its devices, or the one that it asks for.
+fn plan_of(view: &View<'_>, job: JobId) -> Option<Plan> {
+    view.job(job).placed().map_or(view.asked_by(job).plan, |placed| placed.plan)
+}
+
+fn ask(
+    view: &View<'_>,
+    (job, plan, cpus): (JobId, Option<Plan>, Option<u16>),
+    placement: &[u32],
+    device_type: &str,
+    beside: &[JobId],
+) -> Option<Prediction> {
+    let asked = view.asked_by(job);
+    let workload = asked.what.workload();
+    let others: Vec<&JobRequest> = beside.iter().map(|other| view.asked_by(*other)).collect();
+    let workloads: Vec<Cow<'_, str>> = others.iter().map(|other| other.what.workload()).collect();
+    let mut co_runners: Vec<JobKey<'_>> = Vec::new();
+    for (other, workload) in others.iter().zip(&workloads) {
+        co_runners.push(other.subject(workload, plan_of(view, other.id), view.topology, device_type));
+    }
+    view.model.predict(&PredictRequest {
+        job: asked.subject(&workload, plan, view.topology, device_type),
+        placement,
+        device_type,
+        cpus,
+        co_runners: &co_runners,
+        sharing: view.sharing,
+        neighbours: &[],
+    })
+}

@@ -1,0 +1,45 @@
+//! SRTF and SRSF in rounds, as in the simulator of Synergy (Mohan et al., OSDI 2022, msr-fiddle/synergy), whose rounds take 300 s and which
+//! lets a job that has waited for 1,000 h come first: `srtf:every=300s:bump=1000h`.
+
+use anyhow::ensure;
+use engine::{cluster::JobId, view::View};
+
+use crate::kit::{
+    belief,
+    elastic::steps_left,
+    in_order::{InOrder, Order, Times},
+    settings::split,
+};
+
+/// The remaining time of a job, or that times its devices.
+pub(crate) struct Remaining<const SERVICE: bool>;
+
+pub(crate) const USAGE: &str = "[:every=TIME[:bump=TIME]]";
+
+/// Parses `[:every=TIME[:bump=TIME]]`. `None` without settings, for decisions at every event.
+pub(crate) fn parse(text: &str) -> anyhow::Result<Option<Times>> {
+    let settings = split(text)?;
+    let mut times = Times::of_seconds(300);
+    settings.iter().try_for_each(|setting| times.take(setting))?;
+    let has_rounds = settings.iter().any(|setting| setting.key == "every");
+    ensure!(has_rounds || settings.is_empty(), "bump needs rounds; add their length, such as every=300s");
+    Ok(has_rounds.then_some(times))
+}
+
+pub(crate) fn remaining<const SERVICE: bool>(times: Times) -> InOrder<Remaining<SERVICE>> {
+    InOrder::new(times, Remaining)
+}
+
+impl<const SERVICE: bool> Order for Remaining<SERVICE> {
+    const BY: &'static str = if SERVICE { "remaining service" } else { "remaining time" };
+
+    fn key(&self, view: &View<'_>, job: JobId) -> f64 {
+        let Some(step) = belief::step(view, job) else { return f64::INFINITY };
+        let left_s = steps_left(view, job, 1e9 / step.step_ns) * step.step_ns / 1e9;
+        left_s * if SERVICE { f64::from(view.asked_by(job).devices) } else { 1.0 }
+    }
+
+    fn say(&self, view: &View<'_>, job: JobId) -> String {
+        format!("its {} is {:.0} s", Self::BY, self.key(view, job))
+    }
+}
