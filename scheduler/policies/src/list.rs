@@ -36,14 +36,14 @@ const POLICIES: &[Entry] = &[
     Entry {
         usage: in_rounds::USAGE,
         ..Entry::new("srtf", |text| match in_rounds::parse(text)? {
-            None => each(srtf::Srtf::new),
+            None => each(srtf::Srtf::default),
             Some(times) => each(move || in_rounds::remaining::<false>(times)),
         })
     },
     Entry {
         usage: in_rounds::USAGE,
         ..Entry::new("srsf", |text| match in_rounds::parse(text)? {
-            None => each(srsf::Srsf::new),
+            None => each(srsf::Srsf::default),
             Some(times) => each(move || in_rounds::remaining::<true>(times)),
         })
     },

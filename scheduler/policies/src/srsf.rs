@@ -1,8 +1,10 @@
 //! Shortest remaining service first (SRSF; Gu et al., "Tiresias", NSDI 2019).
 //!
-//! As SRTF, with the remaining time times the devices that a job asks for. Both are those of its last report, so that the order of
-//! running jobs changes when they report. The policy is a bound rather than a competitor of others, because users do not know this time.
-//! Jobs of unknown length come last.
+//! As SRTF, with the remaining time times the devices that a job asks for. The remaining service of running jobs falls as time passes,
+//! faster for those with more devices, so that their order is made anew at each decision. The policy is a bound rather than a competitor
+//! of others, because users do not know this time. Jobs of unknown length come last.
+
+use std::collections::BTreeMap;
 
 use engine::{
     cluster::JobId,
@@ -11,40 +13,46 @@ use engine::{
 };
 use schema::units::Nanos;
 
-use crate::kit::{belief::Length, greedy::Greedy};
+use crate::kit::{
+    belief::Length,
+    greedy::{Greedy, Looks},
+    remaining::Remaining,
+};
 
-pub(super) struct Srsf(Greedy<Length>);
-
-impl Srsf {
-    pub(super) fn new() -> Srsf {
-        Srsf(Greedy::default())
-    }
+#[derive(Default)]
+pub(super) struct Srsf {
+    jobs: Greedy<Length>,
+    /// The remaining times of running jobs, and the devices that they ask for.
+    running: BTreeMap<JobId, (Remaining, u32)>,
 }
 
-fn service(view: &View<'_>, job: JobId) -> Length {
-    match Length::left_of(view, job) {
+fn service(left: Length, devices: u32) -> Length {
+    match left {
         Length::UNKNOWN => Length::UNKNOWN,
-        Length(left) => {
-            let devices = u64::from(view.asked_by(job).devices);
-            Length(Nanos(left.0.saturating_mul(devices)))
-        }
+        Length(left) => Length(Nanos(left.0.saturating_mul(devices.into()))),
     }
 }
 
 impl Policy for Srsf {
     fn decide(&mut self, view: &View<'_>) -> Decision {
-        for (job, looks) in self.0.due(view) {
-            if let Some(looks) = looks {
-                self.0.put(view, job, looks, service(view, job));
+        for (job, looks) in self.jobs.due(view) {
+            self.running.remove(&job);
+            let Some(looks) = looks else { continue };
+            let (left, devices) = (Remaining::new(view, job), view.asked_by(job).devices);
+            self.jobs.put(view, job, looks, service(left.at(view.now), devices));
+            if looks == Looks::Running {
+                self.running.insert(job, (left, devices));
             }
         }
-        self.0.decide(view, |service| service, "least service left")
+        let running = &self.running;
+        self.jobs.renew(|job| running.get(&job).map(|(left, devices)| service(left.at(view.now), *devices)));
+        self.jobs.decide(view, |service| service, "least service left")
     }
 
     fn explain(&self, view: &View<'_>, job: JobId) -> String {
-        let left =
-            format!("its remaining service is {} times devices by its last report", service(view, job));
-        match self.0.explain(view, job, "remaining service") {
+        let service = service(Remaining::new(view, job).at(view.now), view.asked_by(job).devices);
+        let left = format!("its remaining service is {service} times devices as of now");
+        match self.jobs.explain(view, job, "remaining service") {
             place if place.is_empty() => left,
             place => format!("{left}; {place}"),
         }

@@ -21,7 +21,7 @@ use engine::{
     topology::{DeviceId, Node, NodeId, Topology},
     view::{Change, View},
 };
-use policies::kit::{Watch, belief};
+use policies::kit::{Watch, belief, progress::Progress};
 use program::{Program, beginning};
 
 /// The time without an answer after which the run ends with an error.
@@ -84,12 +84,22 @@ impl Exec {
         }
     }
 
+    /// The devices that a job had when it was last shown, and those that it has now.
+    fn devices_of(&self, view: &View<'_>, job: JobId) -> Vec<DeviceId> {
+        let before = self.shown_on.get(&job).into_iter().flatten();
+        let now = view.job(job).placed().into_iter().flat_map(|placed| &placed.devices);
+        before.chain(now).copied().collect()
+    }
+
     fn show(&mut self, view: &View<'_>) -> Shown {
         let mut devices: BTreeSet<DeviceId> = match self.turn {
             0 => (0..view.topology.devices()).map(DeviceId).collect(),
             _ => self.asked_for.drain(..).collect(),
         };
-        let due = self.watch.due(view);
+        let mut due = self.watch.due(view);
+        // Jobs beside which others have come or gone go on at another rate.
+        let changed: Vec<DeviceId> = due.iter().flat_map(|job| self.devices_of(view, *job)).collect();
+        due.extend(changed.iter().flat_map(|device| view.occupancy.kept_by(*device)));
         for &job in &due {
             let now_on = view.job(job).placed().map(|placed| placed.devices.clone()).unwrap_or_default();
             devices.extend(&now_on);
@@ -177,7 +187,7 @@ fn show_device(view: &View<'_>, device: DeviceId) -> ShownDevice {
 
 fn show_job(view: &View<'_>, id: JobId) -> ShownJob {
     let (asked, job) = (view.asked_by(id), view.job(id));
-    let account = job.account_at(view.now);
+    let (account, progress) = (job.account_at(view.now), Progress::new(view, id));
     let (state, since_ns) = match &job.state {
         State::Waiting { since } => (JobState::Waiting, *since),
         State::Ended { at, .. } => (JobState::Ended, *at),
@@ -219,6 +229,8 @@ fn show_job(view: &View<'_>, id: JobId) -> ShownJob {
         share: job.placed().map(|placed| placed.share).unwrap_or_default(),
         steps_done: job.steps,
         steps_at_ns: job.steps_at,
+        steps_now: progress.steps(view.now),
+        ends_at_ns: progress.ends_at(view.now),
         measured_step_ns: job.measured.map(|measured| measured.step_ns),
         measured_at_ns: job.measured.map(|measured| measured.at),
         loss: job.loss,

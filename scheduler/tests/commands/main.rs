@@ -20,6 +20,7 @@ mod lucid;
 mod migrations;
 mod output;
 mod plan;
+mod policies;
 mod predict;
 mod received;
 mod reconfigure;

@@ -293,7 +293,7 @@ fn why_a_job_waits_is_explained_at_any_turn() {
             "fifo",
             "fifo: it is number 2 of 2 in the queue, by arrival; middle is to start next, needs 1, and 0 are free",
         ),
-        ("srtf", "srtf: its remaining time is 10.0 s by its last report"),
+        ("srtf", "srtf: its remaining time is 10.0 s as of now"),
         (
             "tiresias-15s",
             "tiresias:15s: it has attained a service of 0 ns and is in queue 1 of 2; it is number 2 of 2 waiting jobs, by queue and \

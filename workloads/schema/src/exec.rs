@@ -155,6 +155,10 @@ pub struct ShownJob {
     /// Effective steps, and the time of their report.
     pub steps_done: u64,
     pub steps_at_ns: Nanos,
+    /// The whole steps that are done by now, predicted from this report.
+    pub steps_now: u64,
+    /// When its last step is done if it goes on as it is; absent if it does not run, and for an unknown rate or length.
+    pub ends_at_ns: Option<Nanos>,
     /// Step time on the present devices between the last two reports, and the time of the later one.
     pub measured_step_ns: Option<f64>,
     pub measured_at_ns: Option<Nanos>,
@@ -249,7 +253,7 @@ mod tests {
         r#""plan":"dp2","devices":2,"submit_utc":"2020-08-01T08:00:00Z","duration_ns":7}]},"jobs":[{"job":3,"name":"a","arrival_ns":5,"workload":"gpt2","global_batch":8,"#,
         r#""plan":"dp2","devices":2,"device_type":"GPU","cpus":4,"elastic":true,"min_devices":1,"max_devices":null,"#,
         r#""steps":100,"takes_checkpoints":true,"user":"u","vc":"v","class":"guaranteed","priority":-1,"weight":1,"#,
-        r#""recurring_job":"nightly","submit_utc":"2020-09-01T08:00:00Z","search":"rates","learning_rate":0.1,"step_ns":2500000.0,"plans":[{"plan":"dp2","devices":2,"device_type":"GPU","memory_bytes":7,"step_ns":2500000.0}],"state":"waiting","since_ns":5,"on":[],"share":1.0,"steps_done":0,"steps_at_ns":5,"measured_step_ns":null,"measured_at_ns":null,"loss":2.5,"#,
+        r#""recurring_job":"nightly","submit_utc":"2020-09-01T08:00:00Z","search":"rates","learning_rate":0.1,"step_ns":2500000.0,"plans":[{"plan":"dp2","devices":2,"device_type":"GPU","memory_bytes":7,"step_ns":2500000.0}],"state":"waiting","since_ns":5,"on":[],"share":1.0,"steps_done":0,"steps_at_ns":5,"steps_now":0,"ends_at_ns":null,"measured_step_ns":null,"measured_at_ns":null,"loss":2.5,"#,
         r#""first_start_ns":null,"running_ns":0,"device_time_ns":0,"starts":0,"retries":0,"failed":null}],"#,
         r#""devices":[{"device":0,"kept_by":[],"lost":false}],"nodes":[{"node":"n0","free_cpus":44}],"do_not_fit":[[1,2]],"too_large":[[3,"gc"]],"refused":[3]}"#,
         "\n"

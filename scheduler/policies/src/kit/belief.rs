@@ -1,10 +1,10 @@
 //! The estimates of a policy: the questions about step times that it asks the model of its view.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, collections::BTreeSet, fmt};
 
 use engine::{
     cluster::JobId,
-    job::JobRequest,
+    job::{JobRequest, Placed},
     topology::{DeviceId, Node},
     view::View,
 };
@@ -29,24 +29,17 @@ impl Length {
 
     /// The length of a job: the number of its steps times the time of a step alone.
     pub(crate) fn of(view: &View<'_>, job: JobId) -> Length {
-        Length::after(view, job, 0)
+        let length = view.asked_by(job).steps.zip(step(view, job));
+        length.map_or(Length::UNKNOWN, |(steps, step)| Length::of_steps(steps, step))
     }
 
-    /// The remaining time of a job, by the steps of its last report.
-    pub(crate) fn left_of(view: &View<'_>, job: JobId) -> Length {
-        Length::after(view, job, view.job(job).steps)
+    pub(crate) fn of_steps(steps: u64, step: Prediction) -> Length {
+        Length(Nanos((steps as f64 * step.step_ns).round() as u64))
     }
 
     /// The sum of this length and a time. An unknown length stays unknown.
     pub(crate) fn plus(self, time: Nanos) -> Length {
         Length(Nanos(self.0.0.saturating_add(time.0)))
-    }
-
-    fn after(view: &View<'_>, job: JobId, done: u64) -> Length {
-        let length = view.asked_by(job).steps.zip(step(view, job)).map(|(steps, step)| {
-            Length(Nanos((steps.saturating_sub(done) as f64 * step.step_ns).round() as u64))
-        });
-        length.unwrap_or(Length::UNKNOWN)
     }
 }
 
@@ -113,6 +106,16 @@ pub(crate) fn step_on(
     let device_type = view.topology.type_of(*devices.first()?);
     let cpus = view.asked_by(job).cpus;
     ask(view, (job, plan_of(view, job), cpus), &view.topology.placement(devices), device_type, beside)
+}
+
+/// The time of a step of a job as it is placed now, under its plan and with its cores there, beside the other jobs on its devices.
+pub(crate) fn step_placed(view: &View<'_>, job: JobId, placed: &Placed) -> Option<Prediction> {
+    let holders = placed.devices.iter().flat_map(|device| view.occupancy.kept_by(*device));
+    let beside: BTreeSet<JobId> = holders.copied().filter(|other| *other != job).collect();
+    let beside: Vec<JobId> = beside.into_iter().collect();
+    let device_type = view.topology.type_of(*placed.devices.first()?);
+    let placement = view.topology.placement(&placed.devices);
+    ask(view, (job, placed.plan, placed.cpus), &placement, device_type, &beside)
 }
 
 /// The time of a step of a job under the plan that it asks for, on these numbers of devices of each node, alone or beside a job that

@@ -108,6 +108,14 @@ impl<K: Ord + Copy> Greedy<K> {
         }
     }
 
+    /// Gives the running jobs that can be stopped their keys as of now, if the keys change as time passes. Without waiting jobs no key
+    /// matters, and nothing is done.
+    pub(crate) fn renew(&mut self, key: impl Fn(JobId) -> Option<K>) {
+        if let Some(room) = self.room.as_mut().filter(|_| !self.waiting.is_empty()) {
+            room.renew(key);
+        }
+    }
+
     /// Explains the place of a waiting job. `order` names the key.
     pub(crate) fn explain(&self, view: &View<'_>, job: JobId, order: &str) -> String {
         let Some((place, all)) = self.waiting.position(job) else { return String::new() };

@@ -8,6 +8,7 @@ use crate::kit::{
     belief,
     elastic::steps_left,
     in_order::{InOrder, Order, Times},
+    progress::Progress,
     settings::split,
 };
 
@@ -35,7 +36,8 @@ impl<const SERVICE: bool> Order for Remaining<SERVICE> {
 
     fn key(&self, view: &View<'_>, job: JobId) -> f64 {
         let Some(step) = belief::step(view, job) else { return f64::INFINITY };
-        let left_s = steps_left(view, job, 1e9 / step.step_ns) * step.step_ns / 1e9;
+        let step_now_ns = Progress::new(view, job).step_ns().unwrap_or(step.step_ns);
+        let left_s = steps_left(view, job, 1e9 / step_now_ns) * step.step_ns / 1e9;
         left_s * if SERVICE { f64::from(view.asked_by(job).devices) } else { 1.0 }
     }
 

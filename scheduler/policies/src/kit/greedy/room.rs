@@ -152,6 +152,24 @@ impl<K: Ord + Copy> Room<K> {
         }
     }
 
+    /// Gives jobs that may be displaced their present keys. `None` for a job whose key has not changed.
+    pub(super) fn renew(&mut self, key: impl Fn(JobId) -> Option<K>) {
+        for (job, (of, parts)) in &mut self.on {
+            let Some(before) = of else { continue };
+            let Some(now) = key(*job).filter(|now| now != before) else { continue };
+            for (bin, _) in parts {
+                let running = &mut self.bins[bin.0 as usize].running;
+                if let Some(leaves) = running.remove(&(*before, *job)) {
+                    running.insert((now, *job), leaves);
+                }
+                if let Some(index) = &mut self.index {
+                    index.mark(NodeId(bin.0));
+                }
+            }
+            *of = Some(now);
+        }
+    }
+
     /// Reads the free devices of the bins that have changed.
     pub(super) fn refresh(&mut self, view: &View<'_>) {
         for bin in std::mem::take(&mut self.outdated) {
