@@ -1,5 +1,6 @@
 //! What policies decide, on traces of one mechanism each.
 
+mod gandiva;
 mod shortest;
 
 use std::fs;

@@ -2,10 +2,10 @@
 //! job needs them.
 //!
 //! A job that has one node or less for itself doubles its devices when others there have been free for `idle`, no job waits, and none
-//! is suspended. It becomes more data parallel; everything else of its plan stays. Its rate is compared with that before, and it shrinks
-//! if it is slower. A job grows only when its rate is known. When a job comes, and a node has enough devices for it once the jobs there that
-//! have grown go back to what they asked for, they do so before any device is shared. No job grows under `cuda-checkpoint`, which suspends
-//! jobs of one process alone.
+//! is suspended, or takes what is free if that is less. It becomes more data parallel; everything else of its plan stays. Its rate is
+//! compared with that before, and it shrinks if it is slower. A job grows only when its rate is known. When a job comes, and a node has
+//! enough devices for it once the jobs there that have grown give some back, they do so before any device is shared. They give back what
+//! the job lacks and no more than their plans need. No job grows under `cuda-checkpoint`, which suspends jobs of one process alone.
 
 use engine::{
     cluster::JobId,
@@ -20,7 +20,7 @@ use super::{
     residents::{Resident, is_up},
     trials::nodes_of,
 };
-use crate::kit::elastic::Freedom;
+use crate::kit::{belief, elastic::Freedom};
 
 impl Gandiva {
     /// Notes since when devices are free.
@@ -47,25 +47,26 @@ impl Gandiva {
             let Some(resident) = self.residents.get(job) else { continue };
             let [node] = nodes_of(view, &resident.devices)[..] else { continue };
             let count = resident.devices.len();
-            let wanted = 2 * count;
             let is_alone = resident.devices.iter().all(|device| self.residents.on(*device).len() == 1);
             let before = self.rates.alone(job, count, self.settings.reports);
             let (Some(before), true) = (before, is_alone && !grown.contains(&node)) else { continue };
             let is_there = view.job(job).placed().is_some_and(|placed| placed.devices == resident.devices);
-            if self.trials.slower.contains(&(job, vec![node], wanted))
-                || self.trials.has_moved(job)
-                || !is_there
-                || !is_up(view, job)
-            {
+            if self.trials.has_moved(job) || !is_there || !is_up(view, job) {
                 continue;
             }
             let idle = |device: &DeviceId| {
                 self.free_since[device.0 as usize].is_some_and(|since| view.now - since >= self.settings.idle)
             };
-            let free: Vec<DeviceId> = self.free_on(view, node).filter(idle).take(count).collect();
-            let Some(plan) = wider(view, job, node, wanted as u32).filter(|_| free.len() == count) else {
-                continue;
+            let mut free: Vec<DeviceId> = self.free_on(view, node).filter(idle).take(count).collect();
+            let is_open = |wanted: &usize| !self.trials.slower.contains(&(job, vec![node], *wanted));
+            // Twice as many are tried though the model may not know their time.
+            let plan_for = |wanted: usize| {
+                let plan = plan_on(view, job, node, wanted as u32)?;
+                (wanted == 2 * count || is_known(view, job, node, plan)).then_some((wanted, plan))
             };
+            let numbers = (count + 1..=count + free.len()).rev().filter(is_open);
+            let Some((wanted, plan)) = numbers.filter_map(plan_for).next() else { continue };
+            free.truncate(wanted - count);
             let from = (resident.devices.clone(), resident.plan);
             let mut devices = resident.devices.clone();
             devices.extend(free);
@@ -80,7 +81,8 @@ impl Gandiva {
         }
     }
 
-    /// Shrinks jobs that have grown to what they asked for, if a job then finds free devices on one of these nodes.
+    /// Shrinks jobs that have grown, if a job then finds free devices on one of these nodes. Each gives back as few devices as its plans
+    /// allow, and keeps at least those that it asked for.
     pub(super) fn shrink_for(
         &mut self,
         view: &View<'_>,
@@ -101,12 +103,21 @@ impl Gandiva {
                 if free >= needed {
                     break;
                 }
-                free += spare;
                 let asked = view.asked_by(other);
                 let Some(resident) = self.residents.get(other) else { continue };
-                let kept = resident.devices[..asked.devices as usize].to_vec();
-                reasons.push(format!("{} shrinks to {} devices", asked.name, asked.devices));
-                self.residents.relocate(view, other, kept, asked.plan);
+                let (count, least) = (resident.devices.len(), asked.devices as usize);
+                let most = count - spare.min(needed - free);
+                let plan_for = |number: usize| {
+                    let plan = plan_on(view, other, candidate.node, number as u32)?;
+                    is_known(view, other, candidate.node, plan).then_some((number, plan))
+                };
+                let narrower = (least + 1..=most).rev().find_map(plan_for);
+                let (number, plan) =
+                    narrower.map_or((least, asked.plan), |(number, plan)| (number, Some(plan)));
+                free += count - number;
+                let kept = resident.devices[..number].to_vec();
+                reasons.push(format!("{} shrinks to {number} devices", asked.name));
+                self.residents.relocate(view, other, kept, plan);
                 self.trials.forget_move(other);
             }
             return true;
@@ -135,7 +146,7 @@ impl Gandiva {
 }
 
 /// The plan of a job with as many devices of a node, all of them data parallel beyond its own.
-fn wider(view: &View<'_>, job: JobId, node: NodeId, devices: u32) -> Option<Plan> {
+fn plan_on(view: &View<'_>, job: JobId, node: NodeId, devices: u32) -> Option<Plan> {
     let asked = view.asked_by(job);
     let device_type = &view.topology.nodes()[node.0 as usize].device_type;
     let freedom = Freedom { plans: false, ..Freedom::ALL };
@@ -148,4 +159,10 @@ fn wider(view: &View<'_>, job: JobId, node: NodeId, devices: u32) -> Option<Plan
         .map(|legal| legal.plan)
         .filter(is_wanted)
         .min_by_key(|plan| (Some(plan.zero) != asked.plan.map(|own| own.zero), *plan))
+}
+
+/// Whether the time of a job under a plan is known on a node, or no time of the job is, not even under the plan that it asks for.
+fn is_known(view: &View<'_>, job: JobId, node: NodeId, plan: Plan) -> bool {
+    let device_type = &view.topology.nodes()[node.0 as usize].device_type;
+    belief::step(view, job).is_none() || belief::step_under(view, job, plan, device_type).is_some()
 }

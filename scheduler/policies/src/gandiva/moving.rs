@@ -2,8 +2,9 @@
 //!
 //! * A suspended job moves where its devices would be less loaded: to free devices, or to those of fewer others. With `migrate=off` it
 //!   moves within its nodes only, as the paper resumes a job on any devices of its server. On one node, devices may
-//!   have a load that differs by one job for ever. A job that has got less of the time than those on the other devices, by [`LAG`]
-//!   quanta, then takes turns there, so that the jobs of a node get equal parts.
+//!   have a load that differs by one job for ever. A job that has got less of the time than the jobs on other devices of this load then
+//!   takes turns there, and catches up, so that the jobs of a node get equal parts. It joins the jobs that have got most. The difference has
+//!   to be a quantum, and so long that the restart takes at most `moves` of it.
 //! * A job on more nodes than it needs moves to one that has room.
 //! * The jobs of a node of which at least three of four devices are free move to nodes with fewer free devices.
 //!
@@ -11,6 +12,8 @@
 //! included, take at most `moves` of the time since its first start. A move to less loaded devices may instead take up to a quantum. A job
 //! whose cost of a restart is not known does not move once it has started, and one that has not started moves for nothing. A job does
 //! not go back to devices with which it was slower.
+
+use std::cmp::Reverse;
 
 use engine::{
     cluster::JobId,
@@ -28,8 +31,6 @@ use super::{
 };
 use crate::kit::elastic::restart_s;
 
-/// The number of quanta by which a job lags behind those on equally loaded devices before it moves there.
-const LAG: f64 = 4.0;
 /// A node is emptied if at least this part of its devices is free.
 const FRAGMENTED: (u32, u32) = (3, 4);
 
@@ -60,12 +61,13 @@ impl Gandiva {
             let Some((there, devices)) = self.least_loaded(view, &group) else { continue };
             let lags = there == here && self.lags(view, &group, &devices) && self.may_move(view, job);
             if there < here || lags {
-                self.relocate(view, job, devices, reasons);
+                self.relocate(view, job, (devices, lags), reasons);
             }
         }
     }
 
-    /// The least loaded other devices for a job, on its own node if those of others are not less loaded.
+    /// The least loaded other devices for a job, on its own node if the devices of others are not less loaded. Of equally loaded devices,
+    /// the devices whose jobs have got most of the time.
     fn least_loaded(&self, view: &View<'_>, group: &Group) -> Option<(Load, Vec<DeviceId>)> {
         let job = group.first;
         let (own_nodes, count) = (nodes_of(view, &group.devices), group.devices.len());
@@ -76,14 +78,16 @@ impl Gandiva {
                     && !view.occupancy.is_lost(*device)
                     && self.residents.on(*device).iter().all(|other| self.can_suspend(view, *other))
             };
-            let mut open: Vec<(Load, DeviceId)> = devices_of(view, node)
-                .filter(is_open)
-                .map(|device| (self.load(view, device, job), device))
-                .collect();
+            let ordered = |device: DeviceId| {
+                let served = Reverse(self.residents.least_served(device));
+                (self.load(view, device, job), served, device)
+            };
+            let mut open: Vec<_> = devices_of(view, node).filter(is_open).map(ordered).collect();
             open.sort_unstable();
             open.truncate(count);
             let load = open.last().filter(|_| open.len() == count)?.0;
-            let devices: Vec<DeviceId> = open.into_iter().map(|(_, device)| device).collect();
+            let mut devices: Vec<DeviceId> = open.into_iter().map(|(.., device)| device).collect();
+            devices.sort_unstable();
             let is_slower = self.trials.slower.contains(&(job, vec![node], count));
             (!is_slower && has_cores(view, &[job], &devices)).then_some((
                 load,
@@ -97,9 +101,9 @@ impl Gandiva {
         found.map(|(load, _, _, devices)| (load, devices))
     }
 
-    /// Whether a job has got less of the time than all those on other devices of its node, by [`LAG`] quanta.
+    /// Whether a job has got less of the time than all jobs on these devices of its node, by so much that a restart pays.
     fn lags(&self, view: &View<'_>, group: &Group, devices: &[DeviceId]) -> bool {
-        let lag_s = LAG * self.settings.quantum.as_secs_f64();
+        let lag_s = self.lag_s(view, group.first);
         let others = devices.iter().flat_map(|device| self.residents.on(*device));
         let ahead = |other: &JobId| {
             self.residents.get(*other).is_some_and(|other| other.served_s - group.served_s >= lag_s)
@@ -128,7 +132,7 @@ impl Gandiva {
                     .then_some((devices.len(), node, devices))
             });
             if let Some((_, _, devices)) = nodes.min() {
-                self.relocate(view, group.first, devices[..count].to_vec(), reasons);
+                self.relocate(view, group.first, (devices[..count].to_vec(), false), reasons);
             }
         }
     }
@@ -178,7 +182,7 @@ impl Gandiva {
             if !has_cores(view, &[job], &devices) {
                 continue;
             }
-            self.relocate(view, job, devices, reasons);
+            self.relocate(view, job, (devices, false), reasons);
             // Others follow at the next turns, as long as the node has the most free devices.
             return;
         }
@@ -198,7 +202,14 @@ impl Gandiva {
         devices_of(view, node).filter(is_open).collect()
     }
 
-    fn relocate(&mut self, view: &View<'_>, job: JobId, devices: Vec<DeviceId>, reasons: &mut Vec<String>) {
+    /// Gives a job other devices. A job that `lags` moves to catch up with the jobs there.
+    fn relocate(
+        &mut self,
+        view: &View<'_>,
+        job: JobId,
+        (devices, lags): (Vec<DeviceId>, bool),
+        reasons: &mut Vec<String>,
+    ) {
         let Some(resident) = self.residents.get(job) else { return };
         let (from, plan) = (resident.devices.clone(), resident.plan);
         let before = self.rates.alone(job, from.len(), self.settings.reports);
@@ -208,7 +219,21 @@ impl Gandiva {
         if let Some(before) = before {
             self.trials.moved(job, (from, plan), before);
         }
-        self.residents.relocate(view, job, devices, plan);
+        match lags {
+            true => self.residents.relocate_behind(view, job, devices, 2.0 * self.lag_s(view, job)),
+            false => self.residents.relocate(view, job, devices, plan),
+        }
+    }
+
+    /// The time in seconds by which a job has to be behind the jobs on equally loaded devices before it moves there: a quantum, and so much
+    /// that a restart takes at most `moves` of it. Infinite if the cost of a restart is not known.
+    fn lag_s(&self, view: &View<'_>, job: JobId) -> f64 {
+        let pays_s = match self.restart_s(view, job) {
+            Some(cost_s) if cost_s > 0.0 => cost_s / self.settings.moves,
+            Some(_) => 0.0,
+            None => f64::INFINITY,
+        };
+        pays_s.max(self.settings.quantum.as_secs_f64())
     }
 
     /// Whether a job may move to devices where it has more of the time: in no more than a quantum, or as [`Gandiva::may_move`] says.

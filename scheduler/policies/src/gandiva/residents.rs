@@ -24,8 +24,9 @@ pub(super) struct Resident {
     /// The devices on which it is to run, in the order of ranks.
     pub(super) devices: Vec<DeviceId>,
     pub(super) plan: Option<Plan>,
-    /// The time in seconds for which it ran there, over the weight of its group. A resident that comes begins with the least of those
-    /// with which it shares a device, or a node whose cores it asks for, so that it catches up nothing.
+    /// The time in seconds for which it ran on its node, over the weight of its group. A resident that comes begins with the least of those
+    /// with which it shares a device, or a node whose cores it asks for, so that it catches up nothing. On free devices it begins with the
+    /// most of its node. A resident that moves to catch up keeps its time.
     pub(super) served_s: f64,
     /// The time up to which `served_s` is counted, if it runs.
     counted: Option<Nanos>,
@@ -102,7 +103,10 @@ impl Residents {
         let takes_cores = view.asked_by(job).cpus.is_some() && view.occupancy.counts_cpus();
         let near = if takes_cores { on_nodes() } else { devices.clone() };
         let beside = near.iter().flat_map(|device| self.on(*device)).map(|other| self.of[other].served_s);
-        let served_s = beside.min_by(f64::total_cmp).unwrap_or(0.0);
+        let served_s = beside.min_by(f64::total_cmp).unwrap_or_else(|| {
+            let there = on_nodes().into_iter().flat_map(|device| self.on(device));
+            there.map(|other| self.of[other].served_s).max_by(f64::total_cmp).unwrap_or(0.0)
+        });
         for device in &devices {
             let node = view.topology.node_of(*device).0 as usize;
             self.affinity[node].get_or_insert(view.asked_by(job).devices);
@@ -139,6 +143,28 @@ impl Residents {
         if self.remove(view, job).is_some() {
             self.add(view, job, devices, plan);
         }
+    }
+
+    /// Gives a resident other devices, on which it catches up with the others there, by at most this time in seconds.
+    pub(super) fn relocate_behind(
+        &mut self,
+        view: &View<'_>,
+        job: JobId,
+        devices: Vec<DeviceId>,
+        most_s: f64,
+    ) {
+        let Some(before) = self.remove(view, job) else { return };
+        self.add(view, job, devices, before.plan);
+        if let Some(resident) = self.of.get_mut(&job) {
+            let least_s = resident.served_s;
+            resident.served_s = before.served_s.max(least_s - most_s).min(least_s);
+        }
+    }
+
+    /// The time of the resident of a device that has got the least of it. No time for a device without residents.
+    pub(super) fn least_served(&self, device: DeviceId) -> Nanos {
+        let served = self.on(device).iter().map(|job| self.of[job].served_s);
+        Nanos::from_secs_f64(served.min_by(f64::total_cmp).unwrap_or(0.0))
     }
 
     /// Puts a resident into the group of another one with the same devices.

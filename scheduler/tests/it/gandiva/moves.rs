@@ -22,7 +22,7 @@ fn a_suspended_job_moves_to_devices_that_become_free() {
     // From 20 s on each of the two has a device; by then they have shared the first for 19 s.
     assert!(ends[0] < 71.5 && ends[2] < 72.5, "{ends:?}");
     // Without migration, it moves within its node only.
-    for (per_node, starts_of_all) in [(2, 4), (1, 3)] {
+    for (per_node, starts_of_all) in [(2, 7), (1, 3)] {
         let world = World::new(Topology::uniform(2, per_node, "GPU"));
         let (turns, _) = world.run("gandiva:quantum=4s:pack=off:migrate=off", &jobs);
         assert_eq!(starts(&turns).len(), starts_of_all, "{per_node}");

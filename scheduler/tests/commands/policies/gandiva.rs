@@ -1,0 +1,51 @@
+//! Shares of time, growth and shrinking of Gandiva.
+
+use schema::decision::{Action, Turn};
+
+use super::{ends, rigid, simulated};
+
+/// Equal jobs on fewer devices end at nearly the same time: every job takes turns on every device.
+#[test]
+fn equal_jobs_on_fewer_devices_have_equal_shares() {
+    for (jobs, devices, length) in
+        [(4, 3, 12_000), (3, 2, 12_000), (6, 4, 12_000), (5, 4, 6_000), (5, 3, 9_000), (7, 5, 9_000)]
+    {
+        let trace = rigid(&vec![(0, 1, length); jobs]);
+        let due = (jobs as u64 * length) as f64 / f64::from(devices);
+        for (cost, within) in [("1ms", 0.01), ("1s", 0.03)] {
+            let arguments = format!("--policy gandiva:pack=off --cluster 1x{devices} --switch-cost {cost}");
+            let ends = ends(&trace, &arguments);
+            let (first, last) =
+                (ends.iter().copied().fold(f64::MAX, f64::min), ends.iter().copied().fold(0.0, f64::max));
+            assert!(
+                last - first <= within * due && (last - due).abs() <= within * due,
+                "{jobs} on {devices}, {cost}: {ends:?}"
+            );
+        }
+    }
+}
+
+/// A job grows to four devices, and then another asks for some: it goes to the next plan that leaves them, and not to what it asked for.
+#[test]
+fn a_job_that_has_grown_gives_up_no_more_than_its_plans_need() {
+    for (wanted, plan, left) in [(1, "dp1", 2), (2, "dp2", 2)] {
+        let trace = format!(
+            "name,submit_s,job,steps,devices,elastic\ne,0,gpt2-mini@b8@dp1,4000,1,true\nf,1000,gpt2-mini@b8@{plan},300,{wanted},false\n"
+        );
+        let arguments = "--policy gandiva --cluster 1x4 --switch-cost 1s --progress-every 5s --table GPU";
+        let (door, _) = simulated(&trace, arguments);
+        let journal = std::fs::read_to_string(door.path("r/decisions.jsonl")).expect("it was written");
+        let turns: Vec<Turn> =
+            journal.lines().map(|line| schema::rows::from_json(line).expect("it is a turn")).collect();
+        let starts: Vec<usize> = turns
+            .iter()
+            .flat_map(|turn| &turn.actions)
+            .filter_map(|action| match action {
+                Action::Start { job, devices, .. } if job.0 == 0 => Some(devices.len()),
+                _ => None,
+            })
+            .collect();
+        assert!(starts.starts_with(&[1, 2, 4, left]), "{wanted}: {starts:?}");
+        assert!(!starts[3..].contains(&1), "{wanted}: {starts:?}");
+    }
+}
