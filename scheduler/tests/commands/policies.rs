@@ -1,6 +1,7 @@
 //! What policies decide, on traces of one mechanism each.
 
 mod gandiva;
+mod rubick;
 mod shortest;
 
 use std::fs;

@@ -5,9 +5,11 @@ use std::rc::Rc;
 use engine::{cluster::JobId, job::Placed, topology::NodeId, view::View};
 use schema::{trace::Class, units::Nanos};
 
-use super::Settings;
-use crate::kit::belief;
-use crate::kit::elastic::{Curve, Freedom, Level, Standing, restart_s, steps_left};
+use super::{Settings, floor::Claim};
+use crate::kit::{
+    belief,
+    elastic::{Curve, Freedom, Level, Standing, restart_s, steps_left},
+};
 
 /// A longer time is as good as no end.
 const NO_END_S: f64 = 1e9;
@@ -19,6 +21,10 @@ pub(super) struct Contender {
     pub(super) curve: Rc<Curve>,
     /// Steps per second with what the job asks for. Speeds are relative to it.
     reference: f64,
+    /// The place of the highest level with no more devices than it asks for.
+    asked: usize,
+    /// Whether it is guaranteed and has waited for so long that devices are kept for it.
+    pub(super) is_overdue: bool,
     /// The speed that is guaranteed; 0 for a best-effort job.
     pub(super) guarantee: f64,
     /// The place of the lowest level with the guaranteed speed, which needs no more devices than the job asks for. `None` for a
@@ -71,6 +77,8 @@ impl Contender {
         let mut contender = Contender {
             job,
             reference,
+            asked: curve.at(asked.devices).unwrap_or(0),
+            is_overdue: false,
             guarantee,
             least: None,
             before: None,
@@ -81,7 +89,8 @@ impl Contender {
             curve,
         };
         if asked.class == Class::Guaranteed {
-            contender.least = Some(contender.least_level(asked.devices));
+            contender.least = Some(contender.least_level());
+            contender.is_overdue = is_overdue(view, job, settings);
         }
         if let Standing::Runs(placed) = standing {
             contender.before = Some(contender.present(view, placed, &settings.freedom));
@@ -95,11 +104,10 @@ impl Contender {
         contender
     }
 
-    fn least_level(&self, asked: u32) -> usize {
+    fn least_level(&self) -> usize {
         let reaches = |level: &Level| level.fair().rate / self.reference >= self.guarantee * (1.0 - 1e-9);
         let levels = &self.curve.levels;
-        let within = self.curve.at(asked).unwrap_or(0);
-        levels.iter().take(within + 1).position(reaches).unwrap_or(within)
+        levels.iter().take(self.asked + 1).position(reaches).unwrap_or(self.asked)
     }
 
     fn present(&self, view: &View<'_>, placed: &Placed, freedom: &Freedom) -> Has {
@@ -215,9 +223,40 @@ impl Contender {
         (self.speed_at(level) - self.speed()) / f64::from(more)
     }
 
-    /// What it has after a step down its curve that leaves devices of this node: the next lower level, or nothing. `None` if it has
-    /// nothing there, or no more than its least.
-    pub(super) fn lower(&self, has: &Has, node: NodeId) -> Option<Option<Has>> {
+    /// The lowest level to which others may lower it. `None` if they may stop it. A job that starts, or that grows above what it asks for,
+    /// leaves others what they ask for.
+    fn keeps(&self, claim: Claim) -> Option<usize> {
+        match claim {
+            Claim::Guarantee | Claim::Gain => self.least,
+            Claim::Start | Claim::Growth => Some(self.least.unwrap_or(0).max(self.asked)),
+        }
+    }
+
+    /// Why it would claim the devices of a level, if they are to gain it speed.
+    pub(super) fn claim_for(&self, level: usize) -> Claim {
+        if level > self.asked { Claim::Growth } else { Claim::Gain }
+    }
+
+    /// The levels at which it may start, the devices that it asks for first, and then fewer.
+    pub(super) fn starts(&self) -> impl Iterator<Item = usize> + use<> {
+        (0..=self.asked).rev()
+    }
+
+    /// The time from now until it has ended at a level, with the restart that takes it there.
+    pub(super) fn ends_after(&self, level: usize) -> f64 {
+        let restart_s = if self.restart_s.is_finite() { self.restart_s } else { 0.0 };
+        self.left_at(self.speed_at(level)) + restart_s
+    }
+
+    /// The time from now until it has ended as it is. `None` if it waits, or if the time is not known.
+    pub(super) fn ends_in(&self) -> Option<f64> {
+        let left_s = self.left_at(self.has.as_ref()?.speed);
+        (left_s < NO_END_S).then_some(left_s)
+    }
+
+    /// What it has after a step down its curve that leaves devices of this node to a claim: the next lower level, or nothing. `None` if it
+    /// has nothing there, or no more than it keeps.
+    pub(super) fn lower(&self, has: &Has, node: NodeId, claim: Claim) -> Option<Option<Has>> {
         let here = has.nodes.iter().find(|(on, _)| *on == node)?.1;
         let elsewhere = has.devices - here;
         let below = self.curve.levels.partition_point(|level| level.devices < has.devices);
@@ -227,7 +266,8 @@ impl Contender {
             let devices = self.curve.levels[*level].devices;
             has.nodes.len() == 1 || devices <= elsewhere
         };
-        let level = (self.least.unwrap_or(0)..below).rev().filter(leaves).find(is_whole);
+        let keeps = self.keeps(claim);
+        let level = (keeps.unwrap_or(0)..below).rev().filter(leaves).find(is_whole);
         match level {
             Some(level) => {
                 let devices = self.curve.levels[level].devices;
@@ -241,8 +281,16 @@ impl Contender {
                 nodes.retain(|(_, count)| *count > 0);
                 Some(Some(self.at_level(level, nodes)))
             }
-            None if self.least.is_none() => Some(None),
+            None if keeps.is_none() => Some(None),
             None => None,
         }
+    }
+}
+
+/// Whether a job has waited for the bound.
+fn is_overdue(view: &View<'_>, job: JobId, settings: &Settings) -> bool {
+    match (&view.job(job).state, settings.bound) {
+        (State::Waiting { since }, Some(bound)) => view.now.saturating_sub(*since) >= bound,
+        _ => false,
     }
 }

@@ -44,6 +44,22 @@ pub(super) fn tell(
     }
 }
 
+/// The same for nodes that are kept for a job.
+pub(super) fn tell_reserved(view: &View<'_>, floor: &Floor, told: &mut HashMap<JobId, Told>) {
+    for reserved in &floor.reserved {
+        let job = floor.jobs[reserved.job].job;
+        let nodes = reserved.nodes.iter().map(|node| &*view.topology.nodes()[node.0 as usize].name);
+        let nodes = nodes.collect::<Vec<_>>().join(", ");
+        let text = match Nanos::from_secs_f64(reserved.until_s) {
+            Nanos::ZERO => format!("no other job comes to {nodes} until it starts there"),
+            until => {
+                format!("no other job that ends later than in {until} comes to {nodes} until it starts there")
+            }
+        };
+        told.insert(job, Told { at: view.now, text });
+    }
+}
+
 /// The explanation for a job that has arrived.
 pub(super) fn text(
     view: &View<'_>,

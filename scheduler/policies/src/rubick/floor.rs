@@ -6,7 +6,11 @@ use std::{
     fmt,
 };
 
-use engine::{occupancy::PoolId, topology::NodeId, view::View};
+use engine::{
+    occupancy::PoolId,
+    topology::{DeviceId, NodeId},
+    view::View,
+};
 
 use super::contender::{Contender, Has};
 
@@ -24,9 +28,12 @@ pub(super) struct Floor {
     on: Vec<Vec<usize>>,
     nodes_of: HashMap<PoolId, Vec<NodeId>>,
     /// The cost of freeing 0, 1, 2 .. devices of each node, for each kind of claim.
-    costs: [Vec<Vec<Cost>>; 2],
-    /// Whether jobs may be lowered for others that only gain.
+    costs: [Vec<Vec<Cost>>; 4],
+    /// Whether jobs may be lowered for others that only gain, or that wait.
     reclaims: bool,
+    pub(super) reserved: Vec<Reserved>,
+    /// The devices of each node that are not lost.
+    present: Vec<u32>,
 }
 
 /// Why a job claims devices.
@@ -34,8 +41,30 @@ pub(super) struct Floor {
 pub(super) enum Claim {
     /// It is below its guarantee: others give up what they have above their own, whatever a restart costs them.
     Guarantee = 0,
+    /// It waits and is not guaranteed: others give up what they have above what they ask for, whatever a restart costs them.
+    Start = 1,
     /// It gains more than the others lose.
-    Gain = 1,
+    Gain = 2,
+    /// The same for more devices than it asks for: others keep what they ask for.
+    Growth = 3,
+}
+
+impl Claim {
+    const ALL: [Claim; 4] = [Claim::Guarantee, Claim::Start, Claim::Gain, Claim::Growth];
+
+    /// Whether it goes before the share of the time that jobs may lose by restarts.
+    fn is_urgent(self) -> bool {
+        matches!(self, Claim::Guarantee | Claim::Start)
+    }
+}
+
+/// Nodes that are kept for a job that has waited for too long: others that come there end before it can start.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Reserved {
+    pub(super) job: usize,
+    pub(super) nodes: Vec<NodeId>,
+    /// In how many seconds the nodes have the devices. 0 if that is not known.
+    pub(super) until_s: f64,
 }
 
 /// What others lose if devices are freed.
@@ -78,7 +107,8 @@ impl fmt::Display for Claim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Claim::Guarantee => "guarantee",
-            Claim::Gain => "gain",
+            Claim::Start => "start",
+            Claim::Gain | Claim::Growth => "gain",
         })
     }
 }
@@ -94,6 +124,12 @@ impl Floor {
         let nodes_of: HashMap<PoolId, Vec<NodeId>> =
             view.pools().map(|pool| (pool, view.occupancy.nodes_in(pool).collect())).collect();
         let sizes: Vec<u32> = view.topology.nodes().iter().map(|node| node.devices.len() as u32).collect();
+        let is_there = |node: NodeId| {
+            let first = view.topology.nodes()[node.0 as usize].first.0;
+            let devices = (first..first + view.occupancy.devices_of(node)).map(DeviceId);
+            devices.filter(|device| !view.occupancy.is_lost(*device)).count() as u32
+        };
+        let present: Vec<u32> = (0..).map(NodeId).take(room.len()).map(is_there).collect();
         let largest = nodes_of.iter().map(|(pool, nodes)| {
             let mut of_nodes: Vec<u32> = nodes.iter().map(|node| sizes[node.0 as usize]).collect();
             of_nodes.sort_unstable_by_key(|size| Reverse(*size));
@@ -112,9 +148,10 @@ impl Floor {
                 on[node.0 as usize].push(place);
             }
         }
-        let costs = [Vec::new(), Vec::new()];
-        let mut floor = Floor { jobs, sizes, largest, free, cores, on, nodes_of, costs, reclaims };
-        for claim in [Claim::Guarantee, Claim::Gain] {
+        let (costs, reserved) = (Default::default(), Vec::new());
+        let mut floor =
+            Floor { jobs, sizes, largest, free, cores, on, nodes_of, costs, reclaims, reserved, present };
+        for claim in Claim::ALL {
             let of = |node: usize| floor.costs_of(NodeId(node as u32), claim);
             floor.costs[claim as usize] = (0..floor.sizes.len()).map(of).collect();
         }
@@ -124,6 +161,30 @@ impl Floor {
     /// The devices of a node that no job has.
     pub(super) fn free_on(&self, node: NodeId) -> u32 {
         self.free[node.0 as usize]
+    }
+
+    /// The devices of a node, whoever has them.
+    pub(super) fn size(&self, node: NodeId) -> u32 {
+        self.sizes[node.0 as usize]
+    }
+
+    /// The devices of a node that are not lost.
+    pub(super) fn present(&self, node: NodeId) -> u32 {
+        self.present[node.0 as usize]
+    }
+
+    pub(super) fn nodes_of(&self, pool: PoolId) -> &[NodeId] {
+        self.nodes_of.get(&pool).map_or(&[], |nodes| nodes)
+    }
+
+    /// The jobs on a node, by their places in `jobs`.
+    pub(super) fn jobs_on(&self, node: NodeId) -> &[usize] {
+        &self.on[node.0 as usize]
+    }
+
+    /// The devices of a node that are free or that others give up for a claim.
+    pub(super) fn freed_at_most(&self, node: NodeId, claim: Claim) -> u32 {
+        self.costs[claim as usize][node.0 as usize].len() as u32 - 1
     }
 
     /// The next step by which a job on a node gives up devices there: of all such steps, the one that loses the least speed for
@@ -140,11 +201,11 @@ impl Floor {
             let job = &self.jobs[place];
             let has = match changed.get(&place) {
                 Some(has) => has.as_ref(),
-                None if claim == Claim::Guarantee || job.may_restart || job.has_changed() => job.has.as_ref(),
+                None if claim.is_urgent() || job.may_restart || job.has_changed() => job.has.as_ref(),
                 None => None,
             };
             let Some(has) = has else { continue };
-            let Some(to) = job.lower(has, node) else { continue };
+            let Some(to) = job.lower(has, node, claim) else { continue };
             let (speed, devices) = to.as_ref().map_or((0.0, 0), |to| (to.speed, to.devices));
             let slope = (has.speed - speed) / f64::from(has.devices - devices);
             if cheapest.as_ref().is_none_or(|(least, ..)| slope < *least) {
@@ -169,7 +230,7 @@ impl Floor {
         let mut free = self.free[node.0 as usize];
         let mut costs = vec![Cost::default(); free as usize + 1];
         let mut changed = BTreeMap::new();
-        if claim == Claim::Gain && !self.reclaims {
+        if claim != Claim::Guarantee && !self.reclaims {
             return costs;
         }
         while let Some((place, to)) = self.cheapest_step(node, claim, None, &changed) {
@@ -206,7 +267,7 @@ impl Floor {
             .sum();
         let mut there = self.free[node.0 as usize] + own + given;
         while there < devices {
-            if claim == Claim::Gain && !self.reclaims {
+            if claim != Claim::Guarantee && !self.reclaims {
                 return false;
             }
             let Some((place, to)) = self.cheapest_step(node, claim, Some(taker), changed) else {
@@ -294,7 +355,7 @@ impl Floor {
     }
 
     /// The smallest number of nodes of a pool that have this many devices. `None` if there are fewer.
-    fn fewest_nodes(&self, pool: PoolId, devices: u32) -> Option<usize> {
+    pub(super) fn fewest_nodes(&self, pool: PoolId, devices: u32) -> Option<usize> {
         let largest = self.largest.get(&pool)?;
         let fewer = largest.partition_point(|sum| *sum < devices);
         (fewer < largest.len()).then_some(fewer + 1)
@@ -310,11 +371,14 @@ impl Floor {
     ) -> impl Iterator<Item = (f64, u32, NodeId)> {
         let job = &self.jobs[taker];
         let own: &[(NodeId, u32)] = job.has.as_ref().map_or(&[], |has| &has.nodes);
-        let nodes = self.nodes_of.get(&job.curve.pool).map_or(&[][..], |nodes| nodes);
+        let nodes = self.nodes_of(job.curve.pool);
         let fewest = job.fewest_cpus(level);
         let nothing = BTreeMap::new();
         let cost = move |node: NodeId| {
             let devices = devices(node);
+            if self.is_kept_from((taker, level), node, devices) {
+                return None;
+            }
             // If others give way, so do their cores.
             if devices <= self.free[node.0 as usize]
                 && !self.cores_are_free(taker, node, devices * u32::from(fewest), &nothing)
@@ -358,7 +422,7 @@ impl Floor {
         // A job that has changed may be lowered by others at no further cost, wherever it is.
         touched.sort_unstable();
         touched.dedup();
-        for claim in [Claim::Guarantee, Claim::Gain] {
+        for claim in Claim::ALL {
             for &node in &touched {
                 self.costs[claim as usize][node.0 as usize] = self.costs_of(node, claim);
             }
@@ -366,7 +430,8 @@ impl Floor {
     }
 }
 
-fn devices_on(has: &Option<Has>, node: NodeId) -> u32 {
+/// The devices of a node among those that a job has.
+pub(super) fn devices_on(has: &Option<Has>, node: NodeId) -> u32 {
     let on = has.iter().flat_map(|has| &has.nodes).find(|(on, _)| *on == node);
     on.map_or(0, |(_, devices)| *devices)
 }

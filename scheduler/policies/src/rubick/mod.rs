@@ -5,8 +5,9 @@
 //! * `guaranteed` jobs are never to run slower than under the plan and with the resources that they ask for. The least that
 //!   gives them this speed is their minimum: the lowest level of their curve that reaches it, with no more devices than they ask
 //!   for (`contender.rs`). `best-effort` jobs may have nothing.
-//! * A round (`round.rs`) first gives guaranteed jobs their minimum, in order of arrival, at the cost of others above theirs. Then
-//!   best-effort jobs that wait are started, in order of arrival. Then devices go to the jobs whose curves rise most for each, free
+//! * A round (`round.rs`) first gives guaranteed jobs their minimum, in order of arrival, at the cost of others above theirs. Nodes are
+//!   kept for a guaranteed job that has waited for `bound` (`reserve.rs`), which the paper does not describe. Then best-effort jobs that
+//!   wait are started, in order of arrival: if it pays, or else at the cost of others above what they ask for. Then devices go to the jobs whose curves rise most for each, free
 //!   ones first, then from the jobs that lose least, as long as an exchange pays: the speed gained, over the remaining time of the
 //!   job that gains, is more than the work lost by the restarts. For a job alone this is Rubick's condition: remaining steps times
 //!   the gain of each exceed the time of a restart. Speeds are relative to what a job asks for, so that those of different
@@ -15,7 +16,7 @@
 //!   paper goes through the nodes by their free devices. A job has part of one node, or whole nodes.
 //! * Cores follow the devices (`cores.rs`): they matter only to a plan that offloads the optimizer.
 //! * The restarts of a job, with the next one, take at most `restarts` (3 %) of the time since its first start. The value is
-//!   that of third-party notes on the paper, and not confirmed. The guarantee of another job goes before this bound.
+//!   that of third-party notes on the paper, and not confirmed. The guarantee and the start of another job go before this bound.
 //! * Rounds are held when jobs arrive, end or settle, and at least `every` 60 s while jobs run.
 //! * `only=plans` (the devices that a job asks for), `only=resources` (its plan, with another degree of data parallelism) and
 //!   `only=nothing` are the paper's ablations Rubick-E, -R and -N, as far as their names explain them.
@@ -32,6 +33,7 @@ mod cores;
 mod explain;
 mod floor;
 mod guests;
+mod reserve;
 mod round;
 mod settings;
 
@@ -88,6 +90,7 @@ impl Rubick {
         let room = (self.roster.room(view, &self.moves), self.roster.cpus(view, &self.moves));
         let mut floor = Floor::new(view, jobs, room, self.settings.reclaims);
         let made = round::divide(&mut floor);
+        explain::tell_reserved(view, &floor, &mut self.told);
         for (claim, exchange) in &made {
             explain::tell(view, &floor, *claim, exchange, &mut self.told);
         }
@@ -119,17 +122,26 @@ impl Rubick {
             available.take(&target.nodes, target.cpus);
         }
         let mut lacking = BTreeSet::new();
-        for job in floor.jobs.iter().filter(|job| job.before.is_none()) {
+        for (place, job) in floor.jobs.iter().enumerate().filter(|(_, job)| job.before.is_none()) {
             if targets.get(&job.job).is_some_and(Option::is_some) || available.of_pool(job.curve.pool) == 0 {
                 continue;
             }
-            let level = &job.curve.levels[job.least.unwrap_or(0)];
+            let at = job.least.unwrap_or(0);
+            let level = &job.curve.levels[at];
             let Point { cpus, plan, .. } = level.points[0];
             let need = (job.curve.pool, level.devices, cpus);
             if lacking.contains(&need) {
                 continue;
             }
             match available.find(job.curve.pool, level.devices, cpus) {
+                Some(nodes)
+                    if nodes
+                        .iter()
+                        .any(|(node, _)| floor.is_kept_from((place, at), *node, level.devices)) =>
+                {
+                    available.give_back(&nodes, cpus);
+                    lacking.insert(need);
+                }
                 Some(nodes) => drop(targets.insert(job.job, Some(Target { nodes, plan, cpus }))),
                 None => drop(lacking.insert(need)),
             }

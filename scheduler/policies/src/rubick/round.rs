@@ -28,20 +28,29 @@ impl Ord for Wish {
 
 /// Divides the devices among the jobs, which are in order of arrival. Returns the exchanges in the order in which they were made.
 ///
-/// First the guaranteed jobs that are below their guarantee take what they need. Then each best-effort job that waits takes what it
-/// can. Then the job whose curve rises most for a further device takes it, from those that lose least, until nothing pays.
+/// First the guaranteed jobs that are below their guarantee take what they need. Then each best-effort job that waits takes what pays, or
+/// else what others have above what they ask for. Then the job whose curve rises most for a further device takes it, from those that lose least, until nothing pays.
 pub(super) fn divide(floor: &mut Floor) -> Vec<(Claim, Exchange)> {
     let mut made = Vec::new();
     for job in 0..floor.jobs.len() {
         if floor.jobs[job].is_below_guarantee() {
             let exchange = for_guarantee(floor, job);
+            if exchange.is_none() && floor.jobs[job].is_overdue {
+                floor.reserve(job);
+            }
             make(floor, Claim::Guarantee, exchange, &mut made);
         }
     }
     for job in 0..floor.jobs.len() {
         if floor.jobs[job].has.is_none() && floor.jobs[job].least.is_none() {
-            let exchange = best(floor, job);
-            make(floor, Claim::Gain, exchange, &mut made);
+            match best(floor, job) {
+                Some(exchange) => make(floor, Claim::Gain, Some(exchange), &mut made),
+                None => {
+                    let mut starts = floor.jobs[job].starts();
+                    let exchange = starts.find_map(|level| floor.exchange(job, level, Claim::Start));
+                    make(floor, Claim::Start, exchange, &mut made);
+                }
+            }
         }
     }
     let wish = |floor: &Floor, job: usize| Some(Wish { slope: floor.jobs[job].slope_up()?, job });
@@ -84,6 +93,7 @@ fn best(floor: &Floor, job: usize) -> Option<Exchange> {
     }
     let mut levels: Vec<usize> = of.higher().collect();
     levels.sort_by(|a, b| of.slope_to(*b).total_cmp(&of.slope_to(*a)).then(a.cmp(b)));
-    let mut exchanges = levels.into_iter().filter_map(|level| floor.exchange(job, level, Claim::Gain));
+    let mut exchanges =
+        levels.into_iter().filter_map(|level| floor.exchange(job, level, of.claim_for(level)));
     exchanges.find(|exchange| exchange.benefit(of) > 0.0)
 }

@@ -18,14 +18,18 @@ pub(crate) struct Settings {
     pub(super) most_restarts: Option<u32>,
     /// The time from its arrival from which on a job is not reconfigured.
     pub(super) shield: Option<Nanos>,
-    /// Whether jobs give up devices for others that only gain.
+    /// The wait after which devices are kept for a guaranteed job. `None` for never.
+    pub(super) bound: Option<Nanos>,
+    /// Whether jobs give up devices for others that only gain, or that wait.
     pub(super) reclaims: bool,
     /// Whether jobs that wait are started on the devices of others.
     pub(super) packs: bool,
 }
 
 impl Settings {
-    pub(crate) const USAGE: &str = "[:every=TIME][:only=plans|resources|nothing][:risk=Q][:restarts=PERCENT][:pack=on][:slack=F][:most-restarts=N][:shield=TIME][:reclaim=off]";
+    pub(crate) const USAGE: &str = "[:every=TIME][:only=plans|resources|nothing][:risk=Q][:restarts=PERCENT][:pack=on][:slack=F][:most-restarts=N][:shield=TIME][:bound=TIME|never][:reclaim=off]";
+
+    const BOUND: Nanos = Nanos(600 * Nanos::SECOND.0);
 
     /// Parses the settings that follow the name.
     pub(crate) fn parse(text: &str) -> anyhow::Result<Settings> {
@@ -36,6 +40,7 @@ impl Settings {
             slack: 1.0,
             most_restarts: None,
             shield: None,
+            bound: Some(Settings::BOUND),
             reclaims: true,
             packs: false,
         };
@@ -71,6 +76,7 @@ impl Settings {
                     let most = value.parse().with_context(|| format!("'{part}': write a whole number"))?;
                     made.most_restarts = Some(most);
                 }
+                "bound" => made.bound = if value == "never" { None } else { Some(setting.time()?) },
                 "shield" => made.shield = Some(setting.time()?),
                 "pack" => {
                     ensure!(value == "on", "'{part}': write pack=on, or leave it out");
