@@ -156,6 +156,10 @@ impl Throughput for WithThreads {
         self.model.warnings(&self.asked(question))
     }
 
+    fn peak_memory_bytes(&self, question: &PredictRequest<'_>) -> Option<u64> {
+        self.model.peak_memory_bytes(&self.asked(question))
+    }
+
     fn minds_neighbours(&self) -> bool {
         self.model.minds_neighbours()
     }

@@ -10,6 +10,7 @@ mod drift;
 mod events;
 mod faults;
 mod launches;
+mod memory;
 mod settings;
 mod state;
 mod stretches;

@@ -30,6 +30,10 @@ impl Throughput for BeliefError {
         self.model.warnings(question)
     }
 
+    fn peak_memory_bytes(&self, question: &PredictRequest<'_>) -> Option<u64> {
+        self.model.peak_memory_bytes(question)
+    }
+
     fn minds_neighbours(&self) -> bool {
         self.model.minds_neighbours()
     }

@@ -29,6 +29,11 @@ impl Throughput for KnownOrFitted {
         self.table.warnings(question)
     }
 
+    fn peak_memory_bytes(&self, question: &PredictRequest<'_>) -> Option<u64> {
+        let fitted = || self.use_alone(&question.job).and_then(|used| used.peak_memory_bytes);
+        self.table.peak_memory_bytes(question).or_else(fitted)
+    }
+
     fn minds_neighbours(&self) -> bool {
         self.table.minds_neighbours()
     }

@@ -70,6 +70,11 @@ pub trait Throughput: Sync {
         Warnings::default()
     }
 
+    /// The largest peak of memory of a device that a job was measured to need alone in this placement. `None` if no row has it.
+    fn peak_memory_bytes(&self, _question: &PredictRequest<'_>) -> Option<u64> {
+        None
+    }
+
     /// Whether any prediction depends on neighbours. If not, a question may leave them out.
     fn minds_neighbours(&self) -> bool {
         false
@@ -132,6 +137,10 @@ impl<T: Throughput + ?Sized> Throughput for &T {
         (**self).warnings(question)
     }
 
+    fn peak_memory_bytes(&self, question: &PredictRequest<'_>) -> Option<u64> {
+        (**self).peak_memory_bytes(question)
+    }
+
     fn minds_neighbours(&self) -> bool {
         (**self).minds_neighbours()
     }
@@ -148,6 +157,10 @@ impl<T: Throughput + ?Sized> Throughput for Box<T> {
 
     fn warnings(&self, question: &PredictRequest<'_>) -> Warnings {
         (**self).warnings(question)
+    }
+
+    fn peak_memory_bytes(&self, question: &PredictRequest<'_>) -> Option<u64> {
+        (**self).peak_memory_bytes(question)
     }
 
     fn minds_neighbours(&self) -> bool {

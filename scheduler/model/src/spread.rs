@@ -29,6 +29,13 @@ impl Throughput for Spread {
         self.model.predict(question).map_or_else(on_one_node, |_| self.model.warnings(question))
     }
 
+    fn peak_memory_bytes(&self, question: &PredictRequest<'_>) -> Option<u64> {
+        let devices: u32 = question.placement.iter().sum();
+        let on_one_node =
+            || self.model.peak_memory_bytes(&PredictRequest { placement: &[devices], ..*question });
+        self.model.peak_memory_bytes(question).or_else(on_one_node)
+    }
+
     fn minds_neighbours(&self) -> bool {
         self.model.minds_neighbours()
     }

@@ -52,6 +52,7 @@ struct Alone {
     /// Start of the run.
     began: Option<SystemTime>,
     step_ns: Estimate,
+    peak_memory_bytes: Option<u64>,
     warnings: Warnings,
 }
 
@@ -101,6 +102,7 @@ impl Table {
                 of,
                 began,
                 step_ns,
+                peak_memory_bytes: row.peak_memory_bytes,
                 warnings: row.warnings.clone(),
             });
         }
@@ -270,6 +272,11 @@ impl Throughput for Table {
         let together = together.filter(|_| !question.co_runners.is_empty()).map(|row| &row.warnings);
         let all = alone.iter().map(|row| &row.warnings).chain(together);
         all.filter(|warnings| !warnings.leave_valid()).flat_map(Warnings::iter).collect()
+    }
+
+    fn peak_memory_bytes(&self, question: &PredictRequest<'_>) -> Option<u64> {
+        let rows = self.alone.get(question.job.workload)?.iter().filter(|row| row.of.answers(question));
+        rows.filter_map(|row| row.peak_memory_bytes).max()
     }
 
     fn minds_neighbours(&self) -> bool {

@@ -214,7 +214,7 @@ impl AntMan {
     }
 
     /// The part of its speed alone that a guaranteed job is predicted to keep on these devices, beside jobs at their full rate. `None`
-    /// if that is not known, or if it is too little even beside jobs at the lowest share. Each guest is with its devices.
+    /// if that is not known, if they are known not to fit in memory, or if it is too little even beside jobs at the lowest share. Each guest is with its devices.
     fn keeps(
         &self,
         view: &View<'_>,
@@ -223,6 +223,7 @@ impl AntMan {
     ) -> Option<f64> {
         for (guest, devices) in guests {
             belief::step_on(view, *guest, devices, &[host])?;
+            belief::fit_in_memory(view, devices, &[host, *guest]).then_some(())?;
         }
         let mut jobs: Vec<JobId> = guests.iter().map(|(guest, _)| *guest).collect();
         jobs.sort_unstable();

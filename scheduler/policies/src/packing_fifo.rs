@@ -12,7 +12,8 @@
 //! progress on. Reports count whole steps, so that a job may have done almost one step more. If the sum is at most 1 even with that
 //! step, the later job is stopped with a checkpoint, or the first one if the later takes none. Jobs like these two (the same
 //! workload, batch, plan, and numbers of devices and cores) are not packed again. Jobs that did not fit in memory together are not
-//! packed again either, and two jobs that both take no checkpoint are never packed. Gandiva profiles by trial; this policy asks the
+//! packed again either, two jobs whose measured peaks are together above the memory of a device are not packed at all, and two
+//! jobs that both take no checkpoint are never packed. Gandiva profiles by trial; this policy asks the
 //! model first.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -1,6 +1,7 @@
 //! What policies decide, on traces of one mechanism each.
 
 mod gandiva;
+mod memory;
 mod rubick;
 mod shortest;
 

@@ -94,7 +94,10 @@ impl SimulatedLauncher<'_> {
         let mut steps = whole(launch.stretch.steps);
         match to {
             Settled::Running => {
-                launch.began.get_or_insert(now);
+                if let Some(why) = self.lacks_memory(id) {
+                    return self.fail(id, ErrorKind::OutOfMemory, &why);
+                }
+                self.launches[id].began.get_or_insert(now);
                 self.train(id)?;
             }
             Settled::Paused => {

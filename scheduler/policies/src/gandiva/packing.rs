@@ -13,7 +13,10 @@ use super::{
     place::has_cores,
     residents::{Group, is_up, waits},
 };
-use crate::kit::{belief::use_alone, search::Standing};
+use crate::kit::{
+    belief::{self, use_alone},
+    search::Standing,
+};
 
 /// The part of the time in which a job keeps its devices busy, in millionths. Jobs of which it is not known come last.
 type Busy = u64;
@@ -121,8 +124,5 @@ fn busy(view: &View<'_>, job: JobId) -> Busy {
 
 /// Whether the peaks of memory of a job and a group add up to at most the memory of a device, as far as they are known.
 fn fit(view: &View<'_>, job: JobId, host: &Group) -> bool {
-    let node = &view.topology.nodes()[view.topology.node_of(host.devices[0]).0 as usize];
-    let Some(memory) = node.facts.device_memory_bytes else { return true };
-    let of = |job: JobId| use_alone(view, job).and_then(|used| used.peak_memory_bytes).unwrap_or(0);
-    host.members.iter().map(|member| of(*member)).sum::<u64>() + of(job) <= memory
+    belief::fit_in_memory(view, &host.devices, &[&host.members[..], &[job]].concat())
 }

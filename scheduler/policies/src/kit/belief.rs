@@ -136,13 +136,46 @@ fn plan_of(view: &View<'_>, job: JobId) -> Option<Plan> {
     view.job(job).placed().map_or(view.asked_by(job).plan, |placed| placed.plan)
 }
 
+/// Whether these jobs fit into the memory of the devices together, as far as the memory of the devices and the peaks of the jobs alone are
+/// known. Jobs that have no devices are taken under the plans that they ask for.
+pub(crate) fn fit_in_memory(view: &View<'_>, devices: &[DeviceId], jobs: &[JobId]) -> bool {
+    let nodes =
+        devices.iter().map(|device| &view.topology.nodes()[view.topology.node_of(*device).0 as usize]);
+    let Some(memory) = nodes.filter_map(|node| node.facts.device_memory_bytes).min() else { return true };
+    jobs.iter().map(|job| peak(view, *job, devices).unwrap_or(0)).sum::<u64>() <= memory
+}
+
+/// The peak of memory of a job alone, where it is, or else on so many of these devices as it asks for.
+fn peak(view: &View<'_>, job: JobId, devices: &[DeviceId]) -> Option<u64> {
+    let placed = view.job(job).placed();
+    let own = placed.map_or(devices, |placed| &placed.devices);
+    let own =
+        if placed.is_none() { own.get(..view.asked_by(job).devices as usize).unwrap_or(own) } else { own };
+    let device_type = view.topology.type_of(*own.first()?);
+    let of = (job, plan_of(view, job), view.asked_by(job).cpus);
+    let measured = with_question(view, of, (&view.topology.placement(own), device_type), &[], |question| {
+        view.model.peak_memory_bytes(question)
+    });
+    measured.or_else(|| use_alone(view, job)?.peak_memory_bytes)
+}
+
 fn ask(
     view: &View<'_>,
-    (job, plan, cpus): (JobId, Option<Plan>, Option<u16>),
+    job: (JobId, Option<Plan>, Option<u16>),
     placement: &[u32],
     device_type: &str,
     beside: &[JobId],
 ) -> Option<Prediction> {
+    with_question(view, job, (placement, device_type), beside, |question| view.model.predict(question))
+}
+
+fn with_question<T>(
+    view: &View<'_>,
+    (job, plan, cpus): (JobId, Option<Plan>, Option<u16>),
+    (placement, device_type): (&[u32], &str),
+    beside: &[JobId],
+    answer: impl FnOnce(&PredictRequest<'_>) -> T,
+) -> T {
     let asked = view.asked_by(job);
     let workload = asked.what.workload();
     let others: Vec<&JobRequest> = beside.iter().map(|other| view.asked_by(*other)).collect();
@@ -151,7 +184,7 @@ fn ask(
     for (other, workload) in others.iter().zip(&workloads) {
         co_runners.push(other.subject(workload, plan_of(view, other.id), view.topology, device_type));
     }
-    view.model.predict(&PredictRequest {
+    answer(&PredictRequest {
         job: asked.subject(&workload, plan, view.topology, device_type),
         placement,
         device_type,

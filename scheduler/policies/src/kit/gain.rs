@@ -21,10 +21,13 @@ pub(crate) struct Gain {
 
 impl Gain {
     /// Predicts the gain of two jobs on the devices of the first. The intervals of the four predictions are taken to be independent.
-    /// `None` if the model has no prediction.
+    /// `None` if the model has no prediction, or if both are known not to fit in the memory of the devices.
     pub(crate) fn predict(view: &View<'_>, jobs: [JobId; SEATS]) -> Option<Gain> {
         let [one, other] = jobs;
         let devices = &view.job(one).placed()?.devices;
+        if !belief::fit_in_memory(view, devices, &jobs) {
+            return None;
+        }
         let mut gain = Gain { sum: 0.0, half_width: 0.0, throughputs: [0.0; SEATS], alone_ns: [0.0; SEATS] };
         for (seat, (job, beside)) in [(one, other), (other, one)].into_iter().enumerate() {
             let alone = belief::step_on(view, job, devices, &[])?;

@@ -5,7 +5,8 @@
 //! * both have a class and the scores of the classes add up to at most `score`,
 //! * its priority is at most twice that of the other, so that a short job is not slowed down by a long one,
 //! * the model, if it knows the times of both together, predicts a sum of throughputs above `least-gain`,
-//! * such jobs have not lost throughput together or failed to fit into memory,
+//! * such jobs have not lost throughput together or failed to fit into memory, and their measured peaks are together at most the memory
+//!   of a device,
 //! * one of them takes checkpoints, so that the pack can be undone, and the node has the cores that it asks for.
 //!
 //! If the model does not know the times of both together, the classes decide alone.
@@ -24,7 +25,7 @@ use model::PackingClass;
 
 use super::{Common, settings::Pick};
 use crate::kit::{
-    belief::Length,
+    belief::{self, Length},
     gain::Gain,
     kinds::Kind,
     packs::{alone_on, can_leave},
@@ -76,6 +77,7 @@ pub(super) enum Refusal {
     Shorter,
     NoCheckpoint,
     Cores,
+    Memory,
 }
 
 impl fmt::Display for Refusal {
@@ -87,6 +89,7 @@ impl fmt::Display for Refusal {
             Refusal::Shorter => "less than half as long",
             Refusal::NoCheckpoint => "without a checkpoint, as this one",
             Refusal::Cores => "on a node with too few cores",
+            Refusal::Memory => "on devices without the memory for both",
         })
     }
 }
@@ -236,6 +239,8 @@ fn refused_by(
         Some(Refusal::NoCheckpoint)
     } else if !draft.has_cpus(devices(), cores) {
         Some(Refusal::Cores)
+    } else if !belief::fit_in_memory(view, devices(), &[host, seeker.job]) {
+        Some(Refusal::Memory)
     } else {
         None
     }

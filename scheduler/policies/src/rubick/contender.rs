@@ -2,7 +2,12 @@
 
 use std::rc::Rc;
 
-use engine::{cluster::JobId, job::Placed, topology::NodeId, view::View};
+use engine::{
+    cluster::JobId,
+    job::{Placed, State},
+    topology::NodeId,
+    view::View,
+};
 use schema::{trace::Class, units::Nanos};
 
 use super::{Settings, floor::Claim};
