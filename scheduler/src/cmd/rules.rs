@@ -64,7 +64,7 @@ pub(super) struct Rules {
     pub(super) switch_cost: Option<Named>,
     /// The cost of a resumption after a pause, for jobs without a measurement [default: that of --switch-cost]. A job that is paused keeps
     /// its process, so that it goes on sooner than one that is started again.
-    #[arg(long, value_name = "TIME", value_parser = above_zero, requires = "switch_cost")]
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, requires = "switch_cost")]
     pub(super) resume_cost: Option<Duration>,
     /// The number of simulations with drawn times, from which predictions have 95 % intervals.
     ///

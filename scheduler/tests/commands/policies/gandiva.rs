@@ -49,3 +49,16 @@ fn a_job_that_has_grown_gives_up_no_more_than_its_plans_need() {
         assert!(!starts[3..].contains(&1), "{wanted}: {starts:?}");
     }
 }
+
+/// Both jobs are paused twice. A restart costs 10 s.
+#[test]
+fn a_resumption_costs_what_the_user_says_and_nothing_if_that_is_nothing() {
+    let trace = rigid(&[(0, 1, 120), (0, 1, 120)]);
+    let last = |more: &str| {
+        let arguments =
+            format!("--policy gandiva:pack=off --cluster 1x1 --suspend pause --switch-cost 10s{more}");
+        ends(&trace, &arguments).into_iter().fold(0.0, f64::max)
+    };
+    assert_eq!(last(" --resume-cost 0s"), 240.0);
+    assert!(last(" --resume-cost 1s") > 240.0 && last("") > last(" --resume-cost 1s"));
+}
