@@ -23,8 +23,11 @@ def begin():
 
 def leave_search_path():
     """Later imports find the modules of `tandem_hook` through their package."""
-    here = os.path.abspath(os.path.dirname(__file__))
-    sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder) != here]
+    try:
+        here = os.path.abspath(os.path.dirname(__file__))
+        sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder) != here]
+    except Exception:  # There is no path to a working folder that was removed.
+        pass
 
 
 def run_the_next():

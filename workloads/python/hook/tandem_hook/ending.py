@@ -15,12 +15,17 @@ def uncaught():
 
 
 def is_of_program(error: BaseException) -> bool:
-    """Whether a signal handler of the program raised it, which Python may call between any two lines of the hook.
-
-    Python gives a handler the frame that it interrupts, which is the one before it in the traceback.
-    """
+    """Whether a signal handler of the program raised it, which Python may call between any two lines of the hook."""
     if not isinstance(error, Exception):
         return True
+    try:
+        return was_raised_by_handler(error)
+    except Exception:
+        return False
+
+
+def was_raised_by_handler(error: Exception) -> bool:
+    """Python gives a handler the frame that it interrupts, which is the one before it in the traceback."""
     entry = error.__traceback__
     while entry is not None and entry.tb_next is not None:
         interrupted, entry = entry.tb_frame, entry.tb_next

@@ -11,6 +11,7 @@ RANK_0 = ".0.jsonl"
 class EventFile:
     def __init__(self, descriptor: int, rank: int, path: str):
         self._descriptor, self._rank, self._path = descriptor, rank, path
+        self._identity = identity(descriptor)
         self._seq = 0
         # A signal handler of the program may take a step while an event is written.
         self._lock = threading.RLock()
@@ -39,6 +40,8 @@ class EventFile:
         with self._lock:
             if self._descriptor < 0:
                 return
+            if not self._is_open():
+                self._reopen()
             seq, self._seq = self._seq, self._seq + 1
             line = b'{"seq":%d,"rank":%d,"mono_ns":%d,"event":%b}\n' % (seq, self._rank, mono_ns, event)
             written = os.write(self._descriptor, line)
@@ -57,6 +60,26 @@ class EventFile:
 
     def close(self) -> None:
         """In a forked child the parent keeps the lock, because both share the open file."""
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
+        descriptor, is_open = self._descriptor, self._descriptor >= 0 and self._is_open()
+        self._descriptor = -1
+        if is_open:
             os.close(descriptor)
+
+    def _is_open(self) -> bool:
+        """A program that closes all files that it does not know may have opened another file under this number."""
+        try:
+            return identity(self._descriptor) == self._identity
+        except OSError:
+            return False
+
+    def _reopen(self) -> None:
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        if identity(descriptor) != self._identity:
+            os.close(descriptor)
+            raise OSError("the program has closed and replaced the file of events")
+        self._descriptor = descriptor
+
+
+def identity(descriptor: int) -> tuple:
+    status = os.fstat(descriptor)
+    return status.st_dev, status.st_ino

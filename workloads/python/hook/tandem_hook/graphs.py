@@ -3,6 +3,8 @@
 import functools
 import weakref
 
+from tandem_hook.ending import is_of_program
+
 
 class Graphs:
     def __init__(self):
@@ -20,13 +22,23 @@ class Graphs:
 
         @functools.wraps(capture_end)
         def watched_capture_end(graph, *arguments, **keywords):
-            self._keep(graph)
+            try:
+                self._keep(graph)
+            except BaseException as error:
+                if is_of_program(error):
+                    raise
             return capture_end(graph, *arguments, **keywords)
 
         @functools.wraps(replay)
         def watched_replay(graph, *arguments, **keywords):
             result = replay(graph, *arguments, **keywords)
-            for optimizer in self._optimizers_of(graph):
+            try:
+                optimizers = self._optimizers_of(graph)
+            except BaseException as error:
+                if is_of_program(error):
+                    raise
+                return result
+            for optimizer in optimizers:
                 ended(optimizer)
             return result
 

@@ -5,8 +5,9 @@ import functools
 import os
 import sys
 
-from tandem_hook import ending, notes
+from tandem_hook import notes
 from tandem_hook.calls import Calls
+from tandem_hook.ending import is_of_program
 from tandem_hook.graphs import Graphs
 from tandem_hook.job import Job
 
@@ -17,11 +18,12 @@ _job = Job()
 
 def watch_optimizers(module) -> None:
     """`module` is `torch.optim.optimizer`. It has just been loaded, and the rest of PyTorch may not be."""
+    # First: PyTorch before 2.1 lacks what follows, and is PyTorch nevertheless.
+    notes.write("loaded")
     register_before, register_after = module.register_optimizer_step_pre_hook, module.register_optimizer_step_post_hook
     register_before(before)
     register_after(after)
     os.register_at_fork(after_in_child=forget)
-    notes.write("loaded")
 
 
 def watch_scaler(module) -> None:
@@ -47,12 +49,22 @@ def watch_graphs(module) -> None:
 
 
 def before(optimizer, arguments, keywords) -> None:
-    _calls.begin()
+    try:
+        _calls.begin()
+    except BaseException as error:
+        if is_of_program(error):
+            raise
 
 
 def after(optimizer, arguments, keywords) -> None:
-    # The frame is that of PyTorch's wrapper around `step`.
-    if _calls.end(sys._getframe(1)):
+    try:
+        # The frame is that of PyTorch's wrapper around `step`.
+        is_outermost = _calls.end(sys._getframe(1))
+    except BaseException as error:
+        if is_of_program(error):
+            raise
+        return
+    if is_outermost:
         ended(optimizer)
 
 
@@ -70,7 +82,7 @@ def ended(optimizer) -> None:
         if job.ended(optimizer):
             job.rest()
     except BaseException as error:
-        if ending.is_of_program(error):
+        if is_of_program(error):
             job.recover()
             raise
         job.give_up(error)
@@ -79,5 +91,8 @@ def ended(optimizer) -> None:
 def forget() -> None:
     """Resets the state in a forked child, most of which train nothing."""
     global _calls, _job
-    _job.abandon()
-    _calls, _job = Calls(), Job()
+    try:
+        _job.abandon()
+        _calls, _job = Calls(), Job()
+    except Exception:  # Python would print it.
+        pass

@@ -116,9 +116,13 @@ class Job:
 
     def recover(self) -> None:
         """Begins a step now, after an exception of the program that interrupted the hook. Steps not yet reported have no event."""
-        if not self._is_silent and self._clock is not None:
+        if self._is_silent or self._clock is None:
+            return
+        try:
             self._events.recount()
             self._clock.restart()
+        except Exception as error:
+            self.give_up(error)
 
     def _guarded(self, work):
         try:
