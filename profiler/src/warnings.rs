@@ -121,6 +121,9 @@ fn remedy(warning: Warning) -> &'static str {
             "compare its step times only with each other; if another call ends its steps, match with --steps-regex the lines of \
              output that do"
         }
+        Warning::Killed => {
+            "what it had not saved is lost: make it end on SIGTERM, or leave out --seconds and --steps so that it ends by itself"
+        }
         Warning::Looped => "give it more steps, so that it runs as long as the others",
         Warning::Unread => {
             "the column `err` of devices.csv and host.csv has the failed readings; after `Too many open files`, raise the limit that \

@@ -55,7 +55,9 @@ pub fn measure(spec: &LaunchSpec, rank: u32) -> anyhow::Result<Answer> {
             None => bail!("torch-worker cannot tell: {}", last_line(&stderr)),
         },
         RankStatus::Refused { why } => bail!("torch-worker could not be started: {why}"),
-        RankStatus::Lost | RankStatus::Started { .. } | RankStatus::Leaving => bail!("torch-worker was lost"),
+        RankStatus::Lost | RankStatus::Started { .. } | RankStatus::Terminated | RankStatus::Leaving => {
+            bail!("torch-worker was lost")
+        }
     }
 }
 

@@ -155,6 +155,10 @@ struct Launch {
     /// When the launch was first ordered to leave at the end of a step.
     enough_mono_ns: Option<Nanos>,
     ending: Ending,
+    /// The grant of a program of the user's when it was released to act on SIGTERM. Its steps from this number on do not count.
+    released_at: Option<u64>,
+    /// Whether processes that had not ended on SIGTERM were killed.
+    killed_after: Option<Nanos>,
     look_every: Duration,
     /// Whether the end was requested and counts as good in any case.
     dismissed: bool,
@@ -194,6 +198,8 @@ pub(crate) async fn supervise(
         leaving: false,
         enough_mono_ns: None,
         ending: Ending::No,
+        released_at: None,
+        killed_after: None,
         look_every: POLL_TRAINING,
         dismissed: false,
         pid: None,
@@ -281,6 +287,7 @@ impl Launch {
                 let (member, launch) = (self.member, self.spec.launch.clone());
                 return self.reports.push(RigEvent::Started { member, launch, rank, pid });
             }
+            RankStatus::Terminated => return self.release(),
             RankStatus::Leaving => {
                 self.ranks[index].dying_since.get_or_insert_with(Nanos::monotonic_now);
                 return;
@@ -333,7 +340,13 @@ impl Launch {
                     fault = Some((listener::kind_of(*kind), format!("failed: {error}")));
                 }
                 let EventLine { rank, mono_ns: at, event, .. } = line;
-                self.reports.push(RigEvent::Said { member: self.member, rank, at, event });
+                let event = ending::counted(event, self.released_at);
+                self.reports.extend(event.map(|event| RigEvent::Said {
+                    member: self.member,
+                    rank,
+                    at,
+                    event,
+                }));
             }
             if let Some(fault) = fault {
                 self.fail(index as u32, fault);
@@ -422,6 +435,7 @@ impl Launch {
             enough_mono_ns: self.enough_mono_ns,
             err,
             err_detail,
+            killed_after: self.killed_after,
             notes,
             ranks,
         };

@@ -74,6 +74,8 @@ const STARTED: &str = "started";
 const REFUSED: &str = "refused";
 /// The program has ended and left processes behind, which are being killed. The last line is the [`RankEnd`] as JSON.
 const EXITED: &str = "exited";
+/// The order to terminate was carried out: all processes have received SIGTERM.
+const TERMINATED: &str = "terminated";
 
 /// The pause between two rounds of killing. A process that forks as fast as it can loses: after each round, only processes that
 /// were started within it are left.
@@ -134,7 +136,7 @@ fn lead(arguments: &[OsString]) -> anyhow::Result<()> {
     // The leash leaves the terminal's session: Ctrl-C is for the harness, which ends its launches in order.
     setsid().context("setsid")?;
     set_child_subreaper(Some(getpid())).context("set_child_subreaper")?;
-    let mut harness = UnixStream::from(io::stdout().as_fd().try_clone_to_owned()?);
+    let harness = UnixStream::from(io::stdout().as_fd().try_clone_to_owned()?);
     let began = Nanos::monotonic_now();
     let started = cgroup
         .map_or(Ok(()), join)
@@ -151,24 +153,33 @@ fn lead(arguments: &[OsString]) -> anyhow::Result<()> {
     });
     let program = match started {
         Ok(program) => program,
-        Err(error) => return Ok(writeln!(harness, "{REFUSED} {}", limits::told(&error))?),
+        Err(error) => return Ok(report(&harness, &format!("{REFUSED} {}", limits::told(&error)))?),
     };
-    let _ = writeln!(harness, "{STARTED} {}", program.as_raw_nonzero());
+    let _ = report(&harness, &format!("{STARTED} {}", program.as_raw_nonzero()));
     let mut end = wait_for(program)?;
     // The leash sends these two, and a program that is exiting may still receive them.
     let by_ours = [Signal::TERM, Signal::KILL].iter().any(|ours| end.signal == Some(ours.as_raw()));
     end.by_itself = !by_ours && !was_told.load(Ordering::SeqCst);
     end.wall_ns = Some((Nanos::monotonic_now() - began).0);
-    end_leftovers(&mut harness)?;
+    if was_told.load(Ordering::SeqCst) {
+        // A shell ends at once by SIGTERM, and its child may still save its work. The harness orders a kill after the grace period.
+        wait_for_leftovers()?;
+    }
+    end_leftovers(&harness)?;
     let usage = usage_of_children()?;
     (end.cpu_ns, end.rss_peak_bytes) = (Some(usage.cpu_ns), Some(usage.rss_peak_bytes));
     // A harness that has ended does not read it, and can no longer remove what it has made.
-    if writeln!(harness, "{}", end.to_line()).is_err()
+    if report(&harness, &end.to_line()).is_err()
         && let Some(link) = link.filter(|link| link.is_symlink())
     {
         fs::remove_file(link).with_context(|| link.display().to_string())?;
     }
     Ok(())
+}
+
+/// Sends a line to the harness. It is one write, because the thread for orders sends lines, too.
+fn report(mut harness: &UnixStream, line: &str) -> io::Result<()> {
+    harness.write_all(format!("{line}\n").as_bytes())
 }
 
 /// Joins a cgroup. Processes that the leash starts later inherit it, and the sleeping leash takes no CPU time from them.
@@ -254,6 +265,8 @@ fn obey(mut orders: UnixStream, program: Pid, was_told: &AtomicBool) {
             }
             all.iter().for_each(|process| process.signal(Signal::TERM));
             program.iter().for_each(|program| program.signal(Signal::CONT));
+            // A harness that has ended is noticed by the next read.
+            let _ = report(&orders, TERMINATED);
             continue;
         }
         // When killed children are reaped, the main thread continues, and ends this process when none is left.
@@ -287,8 +300,19 @@ fn rank_end(status: WaitStatus) -> RankEnd {
     RankEnd { exit_code: status.exit_status(), signal: status.terminating_signal(), ..RankEnd::default() }
 }
 
+/// Reaps the processes that the program left behind, until the last of them has ended.
+fn wait_for_leftovers() -> io::Result<()> {
+    loop {
+        match rustix::process::wait(WaitOptions::empty()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::CHILD) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
 /// Kills and reaps the processes that the program left behind, daemons included, and reports if there were any.
-fn end_leftovers(harness: &mut UnixStream) -> io::Result<()> {
+fn end_leftovers(harness: &UnixStream) -> io::Result<()> {
     let root = getpid().as_raw_nonzero().get();
     let mut round = 0;
     loop {
@@ -296,7 +320,7 @@ fn end_leftovers(harness: &mut UnixStream) -> io::Result<()> {
             Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
             Ok(None) => {
                 if round == 0 {
-                    let _ = writeln!(harness, "{EXITED}");
+                    let _ = report(harness, EXITED);
                 }
                 kill_all_below(root, round);
                 round = round.saturating_add(1);

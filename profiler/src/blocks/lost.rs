@@ -47,6 +47,7 @@ pub(super) fn refuse(run: &RunDir, spec: &LaunchSpec, why: &str) -> Result<Launc
         enough_mono_ns: None,
         err: Some(ErrorKind::Stuck),
         err_detail: Some(format!("job '{}': {why}", spec.job)),
+        killed_after: None,
         notes: Default::default(),
         ranks: Vec::new(),
     };
@@ -89,6 +90,7 @@ mod tests {
             enough_mono_ns: None,
             err,
             err_detail: None,
+            killed_after: None,
             notes: Default::default(),
             ranks,
         };

@@ -156,6 +156,12 @@ pub(super) fn of_program(spec: &LaunchSpec, end: &LaunchEnd, steps: usize) -> Ve
     found
 }
 
+/// A warning if the program did not end on SIGTERM. What it had not saved by then is lost.
+pub(super) fn of_end(spec: &LaunchSpec, end: &LaunchEnd) -> Option<Found> {
+    let grace = end.killed_after.filter(|_| !spec.program.speaks())?;
+    Some((Warning::Killed, format!("it did not end within {grace} of SIGTERM, and was killed")))
+}
+
 /// A warning if readings of the processes of a launch that ended at `ended` lack some of them, so that their memory is not known.
 pub(super) fn of_processes(readings: &[HostSample], ended: Nanos) -> Option<Found> {
     let readings = &readings[..readings.partition_point(|row| row.mono_ns <= ended)];

@@ -81,6 +81,7 @@ pub(super) fn measurement(
         launch.find(&mut findings, gates::of_cores(&spec, &[]));
         launch.find(&mut findings, gates::of_arithmetic(&ranks));
         launch.find(&mut findings, gates::of_program(&spec, end, steps.len()));
+        launch.find(&mut findings, gates::of_end(&spec, end));
     }
     row.warnings = findings.iter().map(|finding| finding.warning).collect();
     Ok(Row { measurement: row, findings })

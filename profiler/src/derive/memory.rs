@@ -66,6 +66,7 @@ mod tests {
                 enough_mono_ns: None,
                 err: None,
                 err_detail: None,
+                killed_after: None,
                 notes: Default::default(),
                 ranks: of_largest.map(rank_end).into(),
             };

@@ -222,6 +222,7 @@ impl Together<'_> {
         launch.find(findings, launches.iter().find_map(of_processes));
         launch.find(findings, gates::of_arithmetic(&first.events.others));
         launch.find(findings, gates::of_program(&first.spec, &first.end, first.events.steps.len()));
+        launch.find(findings, launches.iter().find_map(|told| gates::of_end(&told.spec, &told.end)));
         if first.is_outside() {
             row.timing = Some(Timing::Outside);
             row.window_ns = Some(part.window_ns);

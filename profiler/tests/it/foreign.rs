@@ -1,5 +1,6 @@
 //! Users' programs: with the step hook, by their output, and from outside, with any behaviour.
 
+mod endings;
 mod protocol;
 mod pytorch;
 mod shown;

@@ -68,7 +68,7 @@ impl Leash {
 
     fn end(&mut self) -> RankEnd {
         let mut report = self.report();
-        if report == "exited" {
+        while ["terminated", "exited"].contains(&report.as_str()) {
             report = self.report();
         }
         let end = RankEnd::from_line(&report).unwrap();

@@ -96,6 +96,7 @@ impl Testbed {
             enough_mono_ns: None,
             err: None,
             err_detail: None,
+            killed_after: None,
             notes: Notes::default(),
             ranks: Vec::new(),
         };

@@ -26,6 +26,7 @@ mod received;
 mod reconfigure;
 mod robust;
 mod run;
+mod saves;
 mod searches;
 mod sim;
 mod suggest;

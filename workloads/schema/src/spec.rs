@@ -234,6 +234,9 @@ pub struct LaunchEnd {
     /// Absent if the launch succeeded.
     pub err: Option<crate::rows::ErrorKind>,
     pub err_detail: Option<String>,
+    /// The time after SIGTERM in which a process did not end, so that it was killed. Absent if none was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub killed_after: Option<crate::units::Nanos>,
     #[serde(default, skip_serializing_if = "Notes::are_empty")]
     pub notes: Notes,
     /// One entry per rank, from the kernel's accounts of it and its children when they were reaped.

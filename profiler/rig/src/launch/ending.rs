@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rustix::process::Signal;
-use schema::{rows::ErrorKind, spec::RankEnd, units::Nanos};
+use schema::{rows::ErrorKind, spec::RankEnd, units::Nanos, wire::Event};
 
 use super::{
     Ending, Launch, Timeouts,
@@ -51,6 +51,17 @@ impl Launch {
         }
     }
 
+    /// Lets a program of the user's take steps again, when SIGTERM has reached it. Its handler often sets a flag that the loop of
+    /// its training reads after the next step. Without a handler the program ends at rest. The grace period counts from now.
+    pub(super) fn release(&mut self) {
+        let Ending::Terminated { kill_at } = &mut self.ending else { return };
+        *kill_at = Nanos::monotonic_now() + self.timeouts.grace.into();
+        if let Some(grant) = self.grant.as_ref().filter(|_| !self.spec.program.speaks()) {
+            self.released_at.get_or_insert(grant.get());
+            grant.extend_to(u64::MAX);
+        }
+    }
+
     /// Ends the launch, which counts as good in any case from now on.
     pub(super) fn dismiss(&mut self) {
         self.dismissed = true;
@@ -83,6 +94,8 @@ impl Launch {
             }
             Ending::Terminated { kill_at } if Nanos::monotonic_now() >= kill_at => {
                 self.ending = Ending::Killed;
+                let some_are_left = self.ranks.iter().any(|rank| rank.end.is_none());
+                self.killed_after = some_are_left.then(|| self.timeouts.grace.into());
                 for rank in &mut self.ranks {
                     rank.leash.iter().for_each(LeashHandle::kill);
                     rank.dying_since.get_or_insert_with(Nanos::monotonic_now);
@@ -131,5 +144,18 @@ impl Launch {
         let lingers = |listener: &Listener| listener.lingering().is_some_and(|since| since > limit);
         let mut left = self.ranks.iter().filter(|rank| rank.end.is_none());
         left.all(|rank| rank.said_last_word() && rank.listeners.iter().all(lingers))
+    }
+}
+
+/// The part of an event that counts for the owner of the launch: of a program that was released at its end, only the steps before that.
+pub(super) fn counted(event: Event, released_at: Option<u64>) -> Option<Event> {
+    let Some(released_at) = released_at else { return Some(event) };
+    match event {
+        Event::Step(step) if step.index >= released_at => None,
+        Event::Held { index } if index > released_at => None,
+        Event::Finished { steps, samples, loss } => {
+            Some(Event::Finished { steps: steps.min(released_at), samples, loss })
+        }
+        event => Some(event),
     }
 }

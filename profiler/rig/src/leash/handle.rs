@@ -18,7 +18,9 @@ use tokio::{
     process::{Child, Command},
 };
 
-use super::{CGROUP, EXITED, Isolation, KILL, KILL_ROUND, LINK, MARK, REFUSED, SLICE, STARTED, TERMINATE};
+use super::{
+    CGROUP, EXITED, Isolation, KILL, KILL_ROUND, LINK, MARK, REFUSED, SLICE, STARTED, TERMINATE, TERMINATED,
+};
 use crate::{descriptors, processes::strays};
 
 /// The program of one rank, with its environment and its files.
@@ -37,7 +39,7 @@ pub(crate) struct RankCommand {
     pub(crate) stderr: PathBuf,
 }
 
-/// A report of a leash. `Started` and `Leaving` come at most once. One of the others is the last: then all processes of the
+/// A report of a leash. `Started`, `Terminated` and `Leaving` come at most once. One of the others is the last: then all processes of the
 /// rank have ended.
 #[derive(Debug, PartialEq)]
 pub(crate) enum RankStatus {
@@ -45,6 +47,8 @@ pub(crate) enum RankStatus {
     Started {
         pid: u32,
     },
+    /// All processes of the rank have received the SIGTERM that was ordered.
+    Terminated,
     /// The program or its leash has ended, and its remaining processes are being killed.
     Leaving,
     /// The program could not be started.
@@ -58,7 +62,7 @@ pub(crate) enum RankStatus {
 
 impl RankStatus {
     pub(crate) fn is_last(&self) -> bool {
-        !matches!(self, RankStatus::Started { .. } | RankStatus::Leaving)
+        !matches!(self, RankStatus::Started { .. } | RankStatus::Terminated | RankStatus::Leaving)
     }
 }
 
@@ -162,6 +166,9 @@ impl Reports {
             if let Some(pid) = line.strip_prefix(STARTED).and_then(|pid| pid.trim().parse().ok()) {
                 self.program_pid = Some(pid as i32);
                 return RankStatus::Started { pid };
+            }
+            if line == TERMINATED {
+                return RankStatus::Terminated;
             }
             if line == EXITED {
                 return RankStatus::Leaving;

@@ -228,6 +228,7 @@ mod tests {
             enough_mono_ns: None,
             err: None,
             err_detail: err_detail.map(str::to_owned),
+            killed_after: None,
             notes: Default::default(),
             ranks: vec![],
         };

@@ -116,6 +116,7 @@ fn never_started(reason: String) -> LaunchEnd {
         enough_mono_ns: None,
         err: Some(ErrorKind::Unsupported),
         err_detail: Some(reason),
+        killed_after: None,
         notes: Default::default(),
         ranks: vec![],
     }
@@ -244,6 +245,7 @@ mod tests {
             enough_mono_ns: None,
             err: None,
             err_detail: None,
+            killed_after: None,
             notes: Default::default(),
             ranks: vec![],
         };

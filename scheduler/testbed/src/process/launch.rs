@@ -237,6 +237,7 @@ mod tests {
             enough_mono_ns: None,
             err: Some(ErrorKind::Interrupted),
             err_detail: None,
+            killed_after: None,
             notes: Notes::default(),
             ranks: Vec::new(),
         };

@@ -2,7 +2,8 @@
 //!
 //! A launch takes part from the time at which it is ready to that at which it is to leave, and not while it is paused or saved. It is
 //! granted steps as if it were alone while no other takes part, or still runs, on its devices. A launch that is silent during its turn
-//! is ended by the rig, so that the others go on.
+//! is ended by the rig, so that the others go on. A program that is ended by SIGTERM has no turns and may take steps until it has ended, so
+//! that it can save: for at most the grace period of a launch.
 //!
 //! The events of a launch for whose rest others wait, because it has a turn or is to be held, are read more often.
 

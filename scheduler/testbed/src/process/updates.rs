@@ -4,7 +4,7 @@ use std::io;
 
 use engine::cluster::ClusterEvent;
 use launches::machine::{Input, LaunchPhase};
-use rig::{Member, RigEvent};
+use rig::{Member, RigEvent, output::note};
 use schema::{rows::ErrorKind, run_dir::RunError, spec::LaunchEnd, units::Nanos, wire::Event};
 
 use super::{ProcessLauncher, launch::LaunchState, work::LOOK_EVERY};
@@ -113,6 +113,10 @@ impl ProcessLauncher {
 
     fn receive_end(&mut self, member: Member, end: &LaunchEnd) {
         let Some(launch) = self.launches.get_mut(&member) else { return };
+        if let Some(grace) = end.killed_after.filter(|_| launch.is_command) {
+            let (name, what) = (&launch.name, "and was killed: what it had not saved is lost");
+            note(format_args!("warning: {name} did not end within {grace} of SIGTERM, {what}"));
+        }
         let stuck_on = if end.err == Some(ErrorKind::Stuck) { launch.devices.clone() } else { Vec::new() };
         let happened = launch.ended(end, self.setup.checkpoints.steps(launch.job));
         launch.step(Input::Exited);

@@ -179,6 +179,8 @@ words! {
         Unheard = "unheard",
         /// Several optimizers of a user's program take turns, and steps are the calls of one of them.
         Alternating = "alternating",
+        /// A user's program did not end on SIGTERM within the grace period, and was killed.
+        Killed = "killed",
     }
 }
 
@@ -203,7 +205,8 @@ impl Warnings {
 
     /// Whether numbers with these warnings are valid.
     pub fn leave_valid(&self) -> bool {
-        self.iter().all(|warning| matches!(warning, Warning::Looped | Warning::Unread | Warning::Alternating))
+        use Warning::{Alternating, Killed, Looped, Unread};
+        self.iter().all(|warning| matches!(warning, Looped | Unread | Alternating | Killed))
     }
 }
 

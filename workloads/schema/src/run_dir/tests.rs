@@ -189,6 +189,7 @@ proptest! {
             enough_mono_ns: steps.map(Nanos),
             err: Some(ErrorKind::Hung),
             err_detail: Some(text.clone()),
+            killed_after: None,
             notes: Default::default(),
             ranks: vec![RankEnd { signal: Some(9), ..RankEnd::default() }],
         };
