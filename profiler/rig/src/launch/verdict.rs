@@ -177,7 +177,8 @@ fn advice(kind: ErrorKind, speaks: bool) -> &'static str {
     }
 }
 
-/// The explanation in a log: the exception that ended Python, or otherwise the last line that contains a word.
+/// The explanation in a log: the exception that ended Python, or otherwise the message of another runtime before its stack frames,
+/// or otherwise the last line that contains a word.
 fn last_words(log: &Path) -> io::Result<Option<String>> {
     let mut file = File::open(log)?;
     let length = file.metadata()?.len();
@@ -186,7 +187,8 @@ fn last_words(log: &Path) -> io::Result<Option<String>> {
     file.read_to_end(&mut tail)?;
     let tail = String::from_utf8_lossy(&tail);
     let has_word = |line: &&str| line.contains(char::is_alphanumeric);
-    let line = exception(&tail).or_else(|| tail.lines().map(str::trim).rfind(has_word));
+    let line =
+        exception(&tail).or_else(|| message(&tail)).or_else(|| tail.lines().map(str::trim).rfind(has_word));
     Ok(line.map(|line| line.chars().take(LONGEST_QUOTE_CHARS).collect()))
 }
 
@@ -204,6 +206,18 @@ fn exception(log: &str) -> Option<&str> {
         }
     }
     found
+}
+
+/// The last message with which a runtime ends a program, which stack frames may follow: the text of a C++ exception, the type of one
+/// without a text, a panic of Rust, or a fatal error of Python.
+fn message(log: &str) -> Option<&str> {
+    let lines = || log.lines().map(|line| without_rank(line).trim());
+    let text = lines().filter_map(|line| line.strip_prefix("what():")).next_back().map(str::trim);
+    let is_panic = |line: &str| line.starts_with("thread '") && line.contains(" panicked at ");
+    let panic = || lines().skip_while(|line| !is_panic(line)).nth(1).filter(|line| !line.is_empty());
+    let begins =
+        |line: &&str| line.starts_with("terminate called") || line.starts_with("Fatal Python error:");
+    text.filter(|text| !text.is_empty()).or_else(panic).or_else(|| lines().rfind(begins))
 }
 
 /// Exceptions of torchrun and of `accelerate launch`.
@@ -328,6 +342,22 @@ mod tests {
                 Some("torch.distributed.elastic.multiprocessing.errors.ChildFailedError:"),
             ),
             (&format!("{chained}terminate called\n"), Some("ValueError: no key")),
+            (
+                "terminate called after throwing an instance of 'c10::Error'\n  what():  sizes differ\nframe #0: f()\n",
+                Some("sizes differ"),
+            ),
+            (
+                "terminate called after throwing an instance of 'int'\nframe #0: f()\n",
+                Some("terminate called after throwing an instance of 'int'"),
+            ),
+            (
+                "thread 'main' (7) panicked at a.rs:1:2:\nsizes differ\nnote: run with a variable\n",
+                Some("sizes differ"),
+            ),
+            (
+                "Fatal Python error: Segmentation fault\n\nCurrent thread 0x1:\n  File \"a.py\"\n",
+                Some("Fatal Python error: Segmentation fault"),
+            ),
         ] {
             std::fs::write(&log, text).unwrap();
             assert_eq!(last_words(&log).unwrap().as_deref(), line, "{text}");
