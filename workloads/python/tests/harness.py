@@ -128,6 +128,11 @@ class Launch(contextlib.AbstractContextManager):
         path = self.events_path.with_name("0001-cmd.notes")
         return [line.split()[0] for line in path.read_text().splitlines()] if path.exists() else []
 
+    def uncounted(self) -> int:
+        """The last number of calls that are no steps."""
+        lines = self.events_path.with_name("0001-cmd.notes").read_text().splitlines()
+        return int([line.split()[2] for line in lines if line.startswith("uncounted ")][-1])
+
     def wait_for(self, event, process: subprocess.Popen, rank: int = 0) -> None:
         """Waits for an event of this name, or for one of this name with these fields."""
 

@@ -219,10 +219,38 @@ class BoundaryTest(unittest.TestCase):
                 self.assertEqual(ended.stderr, "")
                 self.assertEqual(launch.names(), ["hello", "ready"] + ["step"] * (steps - untimed) + ["finished"])
                 self.assertEqual(launch.events()[-1][1]["steps"], steps)
-                self.assertEqual(launch.notes(), ["loaded"] + ["alternating"] * take_turns)
+                self.assertEqual(launch.notes(), ["loaded"] + ["alternating", "uncounted"] * take_turns)
                 indices = [step["index"] for step in launch.steps()]
                 self.assertEqual(indices, sorted(set(indices)))
                 self.assertTrue(1 <= indices[0] and indices[-1] == steps - 1, indices)
+
+    def test_the_calls_of_others_are_noted_with_their_number(self):
+        """The inner optimizer of meta-learning is a new one for each task, and the outer one stays."""
+        maml = """
+outer = SGD()
+for _ in range(60):
+    for task in range(4):
+        inner = SGD()
+        for _ in range(5): inner.step()
+    outer.step()
+"""
+        two = """
+critic, generator = SGD(), SGD()
+for _ in range(40):
+    for _ in range(5): critic.step()
+    generator.step()
+"""
+        for what, program, steps, others in (("meta-learning", maml, 1200, 60), ("a GAN", two, 200, 40)):
+            for granted in (None, 7):
+                with self.subTest(what, granted=granted), Launch(**({"granted": granted} if granted else {})) as launch:
+                    with launch.start(MODEL + program) as process:
+                        if granted:
+                            launch.wait_for_rest(process)
+                            launch.grant(steps + 1)
+                        self.assertEqual(process.communicate(), ("", ""))
+                    self.assertEqual(launch.events()[-1], ("finished", {"steps": steps}))
+                    self.assertEqual(sorted(set(launch.notes())), ["alternating", "loaded", "uncounted"])
+                    self.assertEqual(launch.uncounted(), others)
 
     def test_the_time_between_two_trainings_is_no_step(self):
         on_cpu = """

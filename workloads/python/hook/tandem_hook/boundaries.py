@@ -5,6 +5,7 @@ order, the optimizer that was called first is called about once per step, so it 
 have an optimizer each, and the first may stay alive: another one takes over as soon as the first is no longer called.
 """
 
+import functools
 import weakref
 
 NOTHING, STEP, BEGIN, MARK, ADOPT = range(5)
@@ -30,7 +31,13 @@ class Boundaries:
         self._most = 0
         """The largest number of calls of another optimizer between two of these."""
         self.alternate = False
-        """Whether others were called between two calls of a counting optimizer."""
+        """Whether a counting optimizer was called again after others, or one of the others after further steps."""
+        self.uncounted = 0
+        """Calls of others that are no steps so far."""
+        self._taken = 0
+        """Calls of counting optimizers so far. In meta-learning each task has a new one, and the outer optimizer is another."""
+        self._beside = {}
+        """The other optimizers by their ids: each with the number of these calls at its last one."""
         self._others = {}
         """Calls of each other optimizer since the last call of the counting one."""
         self._marked = None
@@ -40,6 +47,7 @@ class Boundaries:
         caller = id(optimizer)
         if caller == self._counts:
             self.calls += 1
+            self._taken += 1
             if self._others:
                 self._most = max(self._most, *self._others.values())
                 self._others.clear()
@@ -50,9 +58,11 @@ class Boundaries:
             # The time before a training is no step.
             self._take(optimizer, 1)
             return BEGIN
+        self._note_beside(caller, optimizer)
         calls = self._others[caller] = self._others.get(caller, 0) + 1
         if calls > self._patience():
             was_marked = caller == self._marked
+            self.uncounted -= calls
             self._take(optimizer, calls)
             return ADOPT if was_marked else BEGIN
         if self._is_alone() and self._marked in (None, caller):
@@ -67,7 +77,22 @@ class Boundaries:
     def _patience(self) -> int:
         return 2 * self._most + KNOWN_CALLS if self.calls >= KNOWN_CALLS else PATIENCE_CALLS
 
+    def _note_beside(self, caller: int, optimizer) -> None:
+        self.uncounted += 1
+        known = self._beside.get(caller)
+        if known is None:
+            forget = functools.partial(self._forget_beside, caller)
+            self._beside[caller] = [self._taken, weakref.ref(optimizer, forget)]
+        elif known[0] != self._taken:
+            known[0] = self._taken
+            self.alternate = True
+
+    def _forget_beside(self, caller: int, alive) -> None:
+        self._beside.pop(caller, None)
+
     def _take(self, optimizer, calls: int) -> None:
+        self._taken += 1
+        self._beside.pop(id(optimizer), None)
         self._counts, self.calls, self._most = id(optimizer), calls, 0
         self._alive = weakref.ref(optimizer, self._forget)
         self._others.clear()

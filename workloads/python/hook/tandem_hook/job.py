@@ -42,6 +42,8 @@ class Job:
         self._optimizers = {}
         """Optimizers that were called before `ready`, by their id."""
         self._noted_turns = False
+        self._noted_calls = 0
+        """Calls that are no steps, as last noted."""
         self._issued = 0
         """Steps that the program has taken. The device may still compute some of them."""
         self._memory_due_ns = 0
@@ -52,6 +54,9 @@ class Job:
         if self._is_silent:
             return False
         call = self._boundaries.of(optimizer)
+        if self._boundaries.alternate and not self._noted_turns:
+            self._noted_turns = True
+            notes.write("alternating")
         if not self._is_ready:
             self._optimizers[id(optimizer)] = weakref.ref(optimizer)
             if self._clock is None:
@@ -61,9 +66,6 @@ class Job:
             self._clock.drop_marks()
             self._clock.end_step(self._issued)
             self._issued += 1
-            if self._boundaries.alternate and not self._noted_turns:
-                self._noted_turns = True
-                notes.write("alternating")
         elif call == NOTHING:
             return False
         else:
@@ -134,8 +136,15 @@ class Job:
             return None
 
     def _begin(self, optimizer) -> None:
-        # If this fails, no event is reported, and the program is measured from outside.
-        self._grant = Grant(os.environ["TANDEM_CONTROL"])
+        try:
+            self._grant = Grant(os.environ["TANDEM_CONTROL"])
+        except Exception as error:
+            if ending.is_of_program(error):
+                raise
+            # The harness is out of reach, so the program is measured from outside.
+            self._is_silent = True
+            notes.write("ungated")
+            return
         self._device = device_of(optimizer)
         self._events = EventFile.claim(os.environ["TANDEM_EVENTS"], rank())
         if self._events is None:
@@ -156,7 +165,19 @@ class Job:
         if self._is_silent or self._may_go_on():
             return False
         self._say("held", {"index": self._issued})
+        # The file stays short, and the program may end here.
+        if self._boundaries.uncounted * 8 > self._noted_calls * 9:
+            self._note_uncounted()
         return True
+
+    def _note_uncounted(self) -> None:
+        if self._noted_turns and self._noted_calls != self._boundaries.uncounted:
+            self._noted_calls = self._boundaries.uncounted
+            try:
+                notes.write("uncounted", self._noted_calls)
+            except Exception:
+                # A program without descriptors, for example. Its steps count all the same.
+                pass
 
     def _may_go_on(self) -> bool:
         return self._grant.steps() > self._issued
@@ -215,6 +236,7 @@ class Job:
             return
         error = ending.uncaught()
         try:
+            self._note_uncounted()
             self._say_last_steps()
         except Exception as of_device:
             error = error or of_device
