@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use schema::{spec::Program, units::Nanos};
 
-use crate::{launch::LaunchRequest, output, processes::loads, stop::StopRule};
-
-/// A part of the path of a file that every process with PyTorch has mapped.
-const PYTORCH: &str = "/libtorch";
+use crate::{
+    launch::{LaunchRequest, PYTORCH},
+    output,
+    processes::loads,
+    stop::StopRule,
+};
 
 /// The interval between checks of the libraries that a program has loaded. A check takes about a millisecond.
 const LOOK: Duration = Duration::from_secs(1);

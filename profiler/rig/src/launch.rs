@@ -5,6 +5,7 @@
 //! that does not react to SIGTERM within the grace period is killed, with all processes that it started.
 
 mod command;
+mod elsewhere;
 mod ending;
 mod foreign;
 mod hook;
@@ -13,6 +14,7 @@ mod launchers;
 mod life;
 mod listener;
 mod notes;
+mod pytorch;
 mod rank;
 mod remains;
 mod scraper;
@@ -28,7 +30,7 @@ use schema::{
     grant::Grant,
     rows::ErrorKind,
     run_dir::RunDir,
-    spec::{LaunchEnd, LaunchSpec, RankEnd},
+    spec::{LaunchEnd, LaunchSpec, Notes, RankEnd},
     units::Nanos,
     wire::{Command, Event, EventLine},
 };
@@ -37,11 +39,15 @@ use tokio::{
     time::sleep,
 };
 
-pub(crate) use self::command::{environment, removed_from_environment};
 pub use self::{command::Programs, remains::remove_remains};
+pub(crate) use self::{
+    command::{environment, removed_from_environment},
+    pytorch::PYTORCH,
+};
 use self::{
     life::Life,
     listener::{Fault, Listener},
+    pytorch::PytorchWatch,
     rank::Rank,
     scraper::Scraper,
     verdict::Evidence,
@@ -157,8 +163,9 @@ struct Launch {
     ending: Ending,
     /// The grant of a program of the user's when it was released to act on SIGTERM. Its steps from this number on do not count.
     released_at: Option<u64>,
-    /// Whether processes that had not ended on SIGTERM were killed.
+    /// The grace period, if processes that had not ended on SIGTERM were killed.
     killed_after: Option<Nanos>,
+    pytorch: PytorchWatch,
     look_every: Duration,
     /// Whether the end was requested and counts as good in any case.
     dismissed: bool,
@@ -200,6 +207,7 @@ pub(crate) async fn supervise(
         ending: Ending::No,
         released_at: None,
         killed_after: None,
+        pytorch: PytorchWatch::new(),
         look_every: POLL_TRAINING,
         dismissed: false,
         pid: None,
@@ -222,6 +230,7 @@ pub(crate) async fn supervise(
         }
         launch.listen();
         launch.refuse_unheard();
+        launch.look_for_pytorch();
         launch.let_go();
         launch.urge();
         launch.give_up();
@@ -424,6 +433,8 @@ impl Launch {
         };
         self.forget_silent_rank();
         let notes = notes::take(&self.run.notes_path(launch));
+        let lacks_hook = self.pytorch.is_seen() && !notes.has_pytorch;
+        let notes = Notes { lacks_hook, ..notes };
         for log in self.ranks.iter().flat_map(|rank| &rank.logs) {
             // A log that does not exist was not written, and one that cannot be shortened is complete.
             let _ = log.shorten();

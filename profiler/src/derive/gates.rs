@@ -137,7 +137,15 @@ pub(super) fn of_program(spec: &LaunchSpec, end: &LaunchEnd, steps: usize) -> Ve
     if steps == 0 && end.enough_mono_ns.is_some() {
         found.push((Warning::Cut, format!("it was ended after {ran} without a step")));
     }
-    if steps == 0 && end.notes.has_pytorch {
+    if end.notes.ungated {
+        let text = "it takes optimizer steps where the grant page of this run cannot be reached, as on another host or in a \
+                    container, so they are not seen";
+        found.push((Warning::NoHook, text.to_owned()));
+    } else if steps == 0 && end.notes.lacks_hook {
+        let text = "it has loaded PyTorch without the step hook, so its steps are not seen: PYTHONPATH was set anew, or Python \
+                    runs with -E, -I or -S, or the program is not Python";
+        found.push((Warning::NoHook, text.to_owned()));
+    } else if steps == 0 && end.notes.has_pytorch {
         let text = format!("it has imported PyTorch, and no optimizer step was seen in {ran}");
         found.push((Warning::NoSteps, text));
     }
@@ -149,8 +157,11 @@ pub(super) fn of_program(spec: &LaunchSpec, end: &LaunchEnd, steps: usize) -> Ve
         found.push((Warning::Unheard, text));
     }
     if end.notes.alternating {
-        let text =
-            "its optimizers take turns, and each call of the one that was called first is a step".to_owned();
+        let counted = "its optimizers take turns, and each call of the one that was called first is a step";
+        let text = match end.notes.uncounted_calls {
+            Some(calls) => format!("{counted}; at least {calls} calls of others are none"),
+            None => counted.to_owned(),
+        };
         found.push((Warning::Alternating, text));
     }
     found

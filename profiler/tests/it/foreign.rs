@@ -4,6 +4,7 @@ mod endings;
 mod protocol;
 mod pytorch;
 mod shown;
+mod unseen;
 
 use std::{
     fs,

@@ -1,10 +1,14 @@
 """The effects of the hook on the program and its children, and the processes that report nothing."""
 
 import contextlib
+import fcntl
 import os
+import struct
+import subprocess
 import unittest
 
 from harness import Launch
+from grant_page import origin
 
 TRAINING = """
 import torch
@@ -69,6 +73,42 @@ class ProgramTest(unittest.TestCase):
                 ended = launch.run(TRAINING + "print('done')")
                 self.assertEqual((ended.returncode, ended.stdout, ended.stderr), (0, "done\n", ""))
                 self.assertEqual(launch.names(), [])
+                self.assertEqual("ungated" in launch.notes(), harm in pages)
+
+    def test_a_page_that_is_not_that_of_its_harness_gates_nothing(self):
+        own = origin()
+        elsewhere = {
+            "zeros": (b"", 4096),
+            "text": (b"many steps, many words " * 200, 4096),
+            "a longer page": (own, 8192),
+            "a short page": (own, 72),
+            "another boot": (own[:8] + bytes([own[8] ^ 1]) + own[9:], 4096),
+            "another pid namespace": (own[:-8] + struct.pack("=Q", 7), 4096),
+        }
+        for what, (after, size) in elsewhere.items():
+            with self.subTest(what), Launch() as launch:
+                page = os.memfd_create("other", os.MFD_ALLOW_SEALING)
+                os.write(page, (struct.pack("=Q", 1) + after)[:size])
+                os.truncate(page, size)
+                fcntl.fcntl(page, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+                launch.page.unlink()
+                launch.page.symlink_to("/proc/%d/fd/%d" % (os.getpid(), page))
+                ended = launch.run(TRAINING + "print('done')")
+                os.close(page)
+                self.assertEqual((ended.returncode, ended.stdout, ended.stderr), (0, "done\n", ""))
+                self.assertEqual((launch.names(), launch.notes()), ([], ["loaded", "ungated"]))
+
+    def test_in_another_pid_namespace_the_page_is_not_that_of_its_harness(self):
+        namespace = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child"]
+        if subprocess.run([*namespace, "true"], capture_output=True).returncode != 0:
+            self.skipTest("this machine makes no pid namespaces")
+        with Launch(granted=1) as launch:
+            script = launch.folder / "inside.py"
+            script.write_text(TRAINING + "print('done')")
+            arguments = [*namespace, launch.python, str(script)]
+            ended = subprocess.run(arguments, env=launch.environment, capture_output=True, text=True)
+            self.assertEqual((ended.returncode, ended.stdout, ended.stderr), (0, "done\n", ""))
+            self.assertEqual((launch.names(), launch.notes()), ([], ["loaded", "ungated"]))
 
     def test_a_hook_that_cannot_go_on_says_so_and_lets_go(self):
         sabotage = "import sys\nsys.modules['tandem_hook.job'].Job._say_completed = None\n"

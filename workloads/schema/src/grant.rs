@@ -7,13 +7,19 @@
 //! SIGBUS kills a process that reads a mapped file after another process has truncated it, and users'
 //! programs have the path of this file. The page is therefore memory that no process can truncate (a sealed
 //! memfd), and the path is a link to it. Readers check the seals before they map the page.
+//!
+//! The link leads to a file of the harness by its process id. On another host, or in another pid namespace, the
+//! same path leads to whatever has that number there. The page therefore names its origin (`identity`), and a
+//! reader elsewhere refuses it.
+
+mod identity;
 
 use std::{
     fs::File,
     io,
     os::{
         fd::AsRawFd as _,
-        unix::fs::{OpenOptionsExt as _, symlink},
+        unix::fs::{FileExt as _, OpenOptionsExt as _, symlink},
     },
     path::Path,
     process,
@@ -28,7 +34,7 @@ use rustix::{
     thread::futex::{self, Flags, Timespec},
 };
 
-/// The size of a page, whose first eight bytes hold the number in native byte order.
+/// The size of a page. Its first eight bytes hold the number in native byte order, and its origin follows.
 const PAGE_BYTES: usize = 4096;
 /// The seals that keep every process from changing the size of the page.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
@@ -47,6 +53,7 @@ impl Grant {
     pub fn create(path: &Path) -> io::Result<Grant> {
         let memory = File::from(memfd_create("grant", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
         memory.set_len(PAGE_BYTES as u64)?;
+        memory.write_all_at(&identity::here(), identity::OFFSET)?;
         fcntl_add_seals(&memory, SEALS | SealFlags::SEAL)?;
         symlink(format!("/proc/{}/fd/{}", process::id(), memory.as_raw_fd()), path)?;
         Grant::map(memory)
@@ -55,7 +62,8 @@ impl Grant {
     /// Opens the page that the harness made. A pipe or a terminal at the path is not waited for.
     ///
     /// # Errors
-    /// The path cannot be opened, or leads to something else than sealed memory of the size of a page.
+    /// The path cannot be opened, or leads to something else than a page of a harness in the same boot and pid
+    /// namespace.
     pub fn open(path: &Path) -> io::Result<Grant> {
         let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
         let file = File::options().read(true).write(true).custom_flags(flags).open(path)?;
@@ -69,6 +77,13 @@ impl Grant {
         }
         if file.metadata()?.len() != PAGE_BYTES as u64 {
             return Err(refused(&format!("it is not {PAGE_BYTES} bytes long")));
+        }
+        let mut origin = [0; identity::BYTES];
+        file.read_exact_at(&mut origin, identity::OFFSET)?;
+        if origin != identity::here() {
+            return Err(refused(
+                "it was not made by a harness of this version on this host and in this pid namespace",
+            ));
         }
         Grant::map(file)
     }
@@ -194,6 +209,24 @@ mod tests {
         }
         harness.extend_to(8);
         assert_eq!((harness.get(), Grant::open(&path).unwrap().get()), (8, 8));
+    }
+
+    #[test]
+    fn memory_of_another_program_or_of_a_harness_elsewhere_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("control");
+        let harness = Grant::create(&path).unwrap();
+        let page = File::options().write(true).open(&path).unwrap();
+        // The magic number, the boot, and the pid namespace.
+        for offset in [8, 16, 51, 64] {
+            let mut own = [0];
+            harness._memory.read_exact_at(&mut own, offset).unwrap();
+            page.write_all_at(&[own[0] ^ 1], offset).unwrap();
+            let message = Grant::open(&path).map(|_| ()).unwrap_err().to_string();
+            assert!(message.contains("on this host and in this pid namespace"), "{offset}: {message}");
+            page.write_all_at(&own, offset).unwrap();
+            assert!(Grant::open(&path).is_ok(), "{offset}");
+        }
     }
 
     #[test]

@@ -254,6 +254,15 @@ pub struct Notes {
     /// Several optimizers of the program take turns, and steps are the calls of one of them.
     #[serde(default)]
     pub alternating: bool,
+    /// Calls of optimizers that are no steps, if optimizers take turns: at least so many, as the count may be some seconds old.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uncounted_calls: Option<u64>,
+    /// A process takes optimizer steps where the grant page of its harness cannot be reached, so nothing is known of them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ungated: bool,
+    /// A process of the program has loaded the libraries of PyTorch, and the step hook was not told that PyTorch was imported.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lacks_hook: bool,
 }
 
 impl Notes {

@@ -39,12 +39,21 @@ impl Launch {
         if self.spec.program.speaks() || !self.spec.sharing.takes_turns() || self.dismissed {
             return;
         }
-        if notes::read(&self.run.notes_path(&self.spec.launch)).unheard > 0 {
-            let what = format!(
-                "has another process that takes optimizer steps, which obeys no grant, so {} cannot hold it",
-                self.spec.sharing
-            );
-            self.fail(0, (ErrorKind::Unsupported, what));
+        let notes = notes::read(&self.run.notes_path(&self.spec.launch));
+        let what = match () {
+            () if notes.unheard > 0 => "has another process that takes optimizer steps, which obeys no grant",
+            () if notes.ungated => "takes optimizer steps where it cannot reach its grant page",
+            () => return,
+        };
+        self.fail(0, (ErrorKind::Unsupported, format!("{what}, so {} cannot hold it", self.spec.sharing)));
+    }
+
+    /// Looks for PyTorch in a program that was offered the step hook and has no event yet.
+    pub(super) fn look_for_pytorch(&mut self) {
+        let is_offered = !self.spec.program.speaks() && self.scraper.is_none();
+        let has_spoken = || self.ranks.iter().flat_map(|rank| &rank.listeners).any(Listener::greeted);
+        if let Some(pid) = self.pid.filter(|_| is_offered && !has_spoken()) {
+            self.pytorch.look(pid);
         }
     }
 

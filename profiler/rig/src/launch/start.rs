@@ -3,19 +3,22 @@
 use std::{fs::File, process::Stdio};
 
 use anyhow::Context as _;
-use schema::{grant::Grant, units::Nanos};
+use schema::{grant::Grant, spec::Program, units::Nanos};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::{
     Launch,
     command::{self, Programs},
-    hook,
+    elsewhere, hook,
     kept::Kept,
     listener::{Listener, Speaker},
     rank::Rank,
     scraper::Scraper,
 };
-use crate::leash::{LeashHandle, RankStatus};
+use crate::{
+    leash::{LeashHandle, RankStatus},
+    output,
+};
 
 impl Launch {
     /// Writes the files for the ranks, then starts them. Ranks that were started before an error are in `ranks`, and must be
@@ -32,6 +35,12 @@ impl Launch {
             *rendezvous = Some(self.run.rendezvous_path(&self.spec.launch));
         }
         self.run.write_spec(&self.spec)?;
+        // Once, and not with every repeat.
+        if let (Program::Command(argv), 0, None) = (&self.spec.program, self.spec.block, &self.spec.seat)
+            && let Some(hint) = elsewhere::hint(argv)
+        {
+            output::note(format_args!("{}: {hint}", self.spec.launch));
+        }
         let launch = self.spec.launch.clone();
         let speaker = match &self.spec.steps_regex {
             _ if speaks => Speaker::Worker,

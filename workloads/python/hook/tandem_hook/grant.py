@@ -1,5 +1,8 @@
 """The number of steps that the job may complete, at the beginning of a page that the harness shares with all ranks.
 
+The path of the page leads to a file of the harness by its process id. On another host, or in another pid namespace, it leads
+to whatever has that number there, so the page also names its origin, as `workloads/schema/src/grant/identity.rs` defines it.
+
 The number only grows. A rank that has used its grant sleeps on the lower half, a futex that the harness wakes.
 """
 
@@ -15,6 +18,11 @@ F_GET_SEALS = 1034
 """The number of the command in Linux. Python has a name for it only if it was built with a C library that has one."""
 SEALS = 0x2 | 0x4
 """F_SEAL_SHRINK and F_SEAL_GROW, which keep every process from changing the size of the page."""
+
+ORIGIN = slice(8, 72)
+MAGIC = b"tandem-1"
+BOOT_BYTES = 48
+"""The origin of a page: the magic number, the id of the boot as text, and the number of the pid namespace."""
 
 FUTEX_WAIT = 0
 FUTEX_CALLS = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "ppc64le": 221, "s390x": 238}
@@ -51,17 +59,36 @@ class Grant:
 def sealed_page(path: str) -> mmap.mmap:
     """Maps the page. A pipe or a terminal at the path is not waited for.
 
-    Raises if the path leads to something else than sealed memory of at least a page: a read of a page that another process
-    has truncated would kill the program.
+    Raises if the path leads to something else than a page of a harness in the same place. A read of a page that another
+    process has truncated would kill the program, and the number of another page would hold it for ever.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
         # Only files in memory have seals, so the call fails for every other kind of file.
         if fcntl.fcntl(descriptor, F_GET_SEALS) & SEALS != SEALS:
             raise OSError("the grant page can be truncated")
-        return mmap.mmap(descriptor, PAGE_BYTES)
+        if os.fstat(descriptor).st_size != PAGE_BYTES:
+            raise OSError("the grant page has another size")
+        page = mmap.mmap(descriptor, PAGE_BYTES)
+        if page[ORIGIN] != origin_here():
+            raise OSError("the grant page is that of another program, host or pid namespace")
+        return page
     finally:
         os.close(descriptor)
+
+
+def origin_here() -> bytes:
+    """The origin of a page that was made in this boot and pid namespace. What the kernel does not tell is zero."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", "rb") as file:
+            boot = file.read().strip()
+    except OSError:
+        boot = b""
+    try:
+        namespace = os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        namespace = 0
+    return MAGIC + boot[:BOOT_BYTES].ljust(BOOT_BYTES, b"\0") + namespace.to_bytes(8, sys.byteorder)
 
 
 def futex(page):

@@ -175,6 +175,8 @@ words! {
         Cut = "cut",
         /// A user's program imported PyTorch, but no optimizer step was observed.
         NoSteps = "no-steps",
+        /// A user's program trains with PyTorch, and the step hook was not there or could not reach the harness.
+        NoHook = "no-hook",
         /// Several processes of a user's program train, and some of them are not counted.
         Unheard = "unheard",
         /// Several optimizers of a user's program take turns, and steps are the calls of one of them.
