@@ -5,7 +5,7 @@ use comfy_table::{CellAlignment, Table};
 use schema::{
     group::Group,
     manifest,
-    rows::{Interference, Status, Summary, Warning, Warnings},
+    rows::{Interference, Status, Summary, Warnings},
     units::{HumanBytes, Nanos},
 };
 
@@ -170,9 +170,6 @@ fn align_left(table: &mut Table, columns: &[usize]) {
 /// The median of step times, or the run time of a program without steps.
 fn step_or_wall(row: &Summary) -> String {
     match (row.step_ns_median, row.wall_ns) {
-        (None, Some(wall)) if row.warnings.iter().any(|warning| warning == Warning::Cut) => {
-            format!("cut at {}", Nanos(wall))
-        }
         (None, Some(wall)) => format!("runs {}", Nanos(wall)),
         (step, _) => or_dash(step.map(Nanos)),
     }

@@ -109,7 +109,8 @@ fn remedy(warning: Warning) -> &'static str {
             "its bf16 plans do not represent bf16 on other devices: compare them only with each other"
         }
         Warning::Cut => {
-            "its run time is not known: give it more time with --seconds, or leave out --seconds so that it runs to its end"
+            "if its steps come later, raise --first-step-timeout; if lines of its output end a step, match them with --steps-regex; \
+             to measure its run time, leave out --seconds and --steps"
         }
         Warning::NoSteps => {
             "steps of a program without an optimizer of PyTorch are not seen: match the lines of output that end a step with --steps-regex"

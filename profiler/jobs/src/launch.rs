@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
-use rig::{Isolation, LaunchRequest, Timeouts};
+use rig::{FIRST_STEP, Isolation, LaunchRequest, Timeouts};
 use schema::{
     catalog::{Catalog, Workload},
     device::Device,
@@ -57,7 +57,8 @@ pub fn request(
         ..LaunchSpec::new(launch, &cell.job, program, cell.devices.clone())
     };
     let heartbeat = settings.heartbeat_s.map_or(Timeouts::ENDLESS, Duration::from_secs_f64);
-    let timeouts = Timeouts { heartbeat, ..Timeouts::default() };
+    let first_step = settings.first_step_timeout_s.map_or(FIRST_STEP, Duration::from_secs_f64);
+    let timeouts = Timeouts { heartbeat, first_step, ..Timeouts::default() };
     Ok(LaunchRequest { run: run.clone(), spec, timeouts, isolation: Isolation::default() })
 }
 

@@ -39,11 +39,8 @@ use tokio::{
     time::sleep,
 };
 
+pub(crate) use self::command::{environment, removed_from_environment};
 pub use self::{command::Programs, remains::remove_remains};
-pub(crate) use self::{
-    command::{environment, removed_from_environment},
-    pytorch::PYTORCH,
-};
 use self::{
     life::Life,
     listener::{Fault, Listener},
@@ -69,6 +66,9 @@ const POLL_REPLY: Duration = Duration::from_millis(5);
 /// The interval between checks of the sizes of its logs.
 const LOOK_AT_LOGS: Duration = Duration::from_secs(1);
 
+/// The default of the time limit for the first step of a program of the user's. Programs unpack data sets and compile models before it.
+pub const FIRST_STEP: Duration = Duration::from_secs(30 * 60);
+
 /// The time limits of a launch.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
@@ -77,6 +77,8 @@ pub struct Timeouts {
     pub heartbeat: Duration,
     /// The time in which a job must become ready.
     pub startup: Duration,
+    /// The time in which a program of the user's must take its first step, if an amount of its steps is to be measured.
+    pub first_step: Duration,
     /// The time between SIGTERM and SIGKILL.
     pub grace: Duration,
     /// The time after SIGKILL in which a process must end. A process that has not ended waits in the kernel for something that
@@ -94,6 +96,7 @@ impl Default for Timeouts {
         Timeouts {
             heartbeat: Duration::from_secs(60),
             startup: Duration::from_secs(300),
+            first_step: FIRST_STEP,
             grace: Duration::from_secs(10),
             death: Duration::from_secs(30),
         }

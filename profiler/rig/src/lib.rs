@@ -32,7 +32,7 @@ pub use self::{
     event_loop::EventLoop,
     exit::Exit,
     idle_tracker::IdleTracker,
-    launch::{LaunchRequest, POLL_TRAINING, Programs, StopMode, Timeouts, remove_remains},
+    launch::{FIRST_STEP, LaunchRequest, POLL_TRAINING, Programs, StopMode, Timeouts, remove_remains},
     leash::Isolation,
     measure::measure_alone,
     rig::Rig,

@@ -17,7 +17,7 @@ use crate::{
 
 /// Runs a launch alone on the rig until it is long enough. Its results are in its raw files.
 ///
-/// A program that takes no steps is ended after the requested time, unless it is to run `to_its_end`.
+/// A program of the user's without a step is ended at the time limit for its first step, unless it is to run `to_its_end`.
 pub fn measure_alone(
     rig: &mut Rig,
     sampler: &Sampler,
@@ -26,16 +26,14 @@ pub fn measure_alone(
     to_its_end: bool,
     interrupt: &Interrupt,
 ) -> LaunchEnd {
-    let mut first_step = FirstStep::of(&request, rule).filter(|_| !to_its_end);
+    let mut first_step = FirstStep::new(&request, rule).filter(|_| !to_its_end);
     let mut event_loop = EventLoop::new(rig, Some(sampler), interrupt);
     let member = event_loop.rig.add(request);
     let mut measured = MeasuredLaunch::new(member, rule);
     let mut leaving = None;
     loop {
         match event_loop.next(None) {
-            Some(RigEvent::Started { pid, .. }) => {
-                first_step.iter_mut().for_each(|first| first.started(pid));
-            }
+            Some(RigEvent::Started { .. }) => first_step.iter_mut().for_each(FirstStep::started),
             Some(RigEvent::Said { rank: 0, event, .. }) => {
                 // After its first step, the number of steps decides when the launch is long enough.
                 first_step = first_step.filter(|_| !matches!(event, Event::Hello(_)));

@@ -128,7 +128,7 @@ pub(crate) fn is_below(pid: u32, root: u32) -> bool {
 }
 
 /// Whether `root` or a process below it has mapped a file whose path contains `part`.
-pub fn loads(root: i32, part: &str) -> bool {
+pub(crate) fn loads(root: i32, part: &str) -> bool {
     let maps = |pid| fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
     let mut all = descendants(root).into_iter().map(|process| process.pid).chain([root]);
     all.any(|pid| String::from_utf8_lossy(&maps(pid)).contains(part))

@@ -67,7 +67,8 @@ impl Account {
         self.refused |= row.status == Status::Unsupported;
         self.has_obeyed |= row.status == Status::Ok && !derive::obeys_no_grant(row);
         *self.of_block.entry((row.repeat, row.part)).or_default() += 1;
-        let time_ns = row.step_ns_median.or(row.wall_ns.filter(|_| is_program));
+        let wall_ns = row.wall_ns.filter(|_| is_program && row.status == Status::Ok);
+        let time_ns = row.step_ns_median.or(wall_ns);
         self.times_ns.extend(time_ns.map(|ns| ns as f64));
     }
 

@@ -43,9 +43,8 @@ pub(super) struct MeasureOptions {
     input: Option<PathBuf>,
     /// Steady time of each launch [default: 10; if only programs are measured, they run until they end].
     ///
-    /// A program that has taken no step after this time is measured from outside: `single` ends it then, and `colocate` lets it
-    /// run to its end. If it has loaded PyTorch, or --steps-regex is given, the harness waits for its first step: at most five
-    /// minutes, or without a limit with --steps.
+    /// The time before the first step of a program is not measured: `single` waits for this step, up to --first-step-timeout.
+    /// A program without steps has to end by itself, and `colocate` lets it run to its end.
     #[arg(long, value_name = "S", value_parser = positive)]
     seconds: Option<f64>,
     /// Steady steps of each launch, instead of a time.

@@ -39,7 +39,7 @@ const DEFAULT_BUDGET: Duration = Duration::from_secs(3600);
 ///
 /// --cmd and the command after -- name unmodified programs of your own. If such a program uses Python and trains with PyTorch,
 /// a hook in it reports its steps, and it is measured like a job. If its output shows its steps, --steps-regex finds them
-/// there. Any other program is measured from outside: its run time and its use of resources. The column timing has the source
+/// there. Any other program is measured from outside, if it ends by itself: its run time and its use of resources. The column timing has the source
 /// of the step times.
 ///
 /// Example: `profile single resnet50@b64 gpt2@bf16 --device cuda:0 --repeats 5`
@@ -85,6 +85,11 @@ pub(super) struct Args {
     /// 94 and 92. The 95 % of an interval hold for a number of launches that was chosen before, with --repeats alone.
     #[arg(long, value_name = "PCT", value_parser = positive)]
     ci: Option<f64>,
+    /// The time in which a program of your own must take its first step [default: 30m].
+    ///
+    /// It applies with --seconds or --steps. A program that has taken no step by then is ended, and the launch has failed.
+    #[arg(long, value_name = "TIME", value_parser = positive_time)]
+    first_step_timeout: Option<Duration>,
     #[command(flatten)]
     run: RunOptions,
     #[command(flatten)]
@@ -94,7 +99,7 @@ pub(super) struct Args {
     /// The budget starts anew. --data and --catalog keep their paths. A run is not resumed with another version of Tandem,
     /// libtorch or the GPU driver, after a restart of the machine, or with programs or files of another folder.
     #[arg(long, value_name = "RUN", conflicts_with_all = [
-        "jobs", "grid", "command", "plan", "batch", "repeats", "ci", "RunOptions", "MeasureOptions",
+        "jobs", "grid", "command", "plan", "batch", "repeats", "ci", "first_step_timeout", "RunOptions", "MeasureOptions",
     ])]
     resume: Option<PathBuf>,
     #[command(flatten)]
@@ -160,8 +165,12 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
     let settings = Settings {
         ci_percent: args.ci,
         budget_s: budget.map(|budget| budget.as_secs_f64()),
+        first_step_timeout_s: args.first_step_timeout.map(|time| time.as_secs_f64()),
         ..args.measure.settings(&args.run, args.repeats, has_jobs)
     };
+    if args.first_step_timeout.is_some() {
+        check_first_step_timeout(&settings, has_commands)?;
+    }
     let mut estimates = Estimates::new(&settings, args.run.seed);
     let mut cells = cells::alone(&catalog, &jobs, &axes(args)?, &pool, Some(&mut estimates))?;
     for argv in args.commands() {
@@ -176,6 +185,27 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
     args.measure.check_cells(&cells)?;
     let request = RunRequest { cells, groups: Vec::new(), settings, seed: args.run.seed };
     Ok((manifest::make(&catalog, request)?, estimates.footprints()))
+}
+
+/// Refuses `--first-step-timeout` where no program is waited for.
+fn check_first_step_timeout(settings: &Settings, has_commands: bool) -> anyhow::Result<()> {
+    if !has_commands {
+        bail!("--first-step-timeout applies to programs only; name one with --cmd, or after --");
+    }
+    if settings.seconds.is_none() && settings.steps.is_none() {
+        bail!(
+            "--first-step-timeout: a program without --seconds and --steps runs to its end; add one of them"
+        );
+    }
+    Ok(())
+}
+
+fn positive_time(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(time) if time > Duration::ZERO => Ok(time),
+        Ok(_) => Err("expected a time above 0".into()),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 fn axes(args: &Args) -> anyhow::Result<Grid> {

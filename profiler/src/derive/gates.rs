@@ -127,14 +127,24 @@ pub(super) fn of_arithmetic(ranks: &[Vec<EventLine>]) -> Option<Found> {
     Some((Warning::Fp32Layers, text))
 }
 
+/// The time for which a launch ran.
+pub(super) fn ran(end: &LaunchEnd) -> Nanos {
+    Nanos(end.ranks.iter().filter_map(|rank| rank.wall_ns).max().unwrap_or(0))
+}
+
+/// Whether the harness ended a launch. A program may end by itself in the moment in which it is to be ended.
+pub(super) fn is_cut(end: &LaunchEnd) -> bool {
+    end.enough_mono_ns.is_some() && end.ranks.iter().any(|rank| !rank.by_itself)
+}
+
 /// Warnings about a program of the user's. `steps` is the number of its observed steps.
 pub(super) fn of_program(spec: &LaunchSpec, end: &LaunchEnd, steps: usize) -> Vec<Found> {
     let mut found = Vec::new();
     if spec.program.speaks() {
         return found;
     }
-    let ran = Nanos(end.ranks.iter().filter_map(|rank| rank.wall_ns).max().unwrap_or(0));
-    if steps == 0 && end.enough_mono_ns.is_some() {
+    let ran = ran(end);
+    if steps == 0 && is_cut(end) {
         found.push((Warning::Cut, format!("it was ended after {ran} without a step")));
     }
     if end.notes.ungated {

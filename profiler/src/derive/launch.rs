@@ -69,12 +69,10 @@ pub(super) fn measurement(
     if row.status == Status::Ok {
         let takes_no_steps = steps.is_empty() && matches!(spec.program, Program::Command(_));
         match &spec.steps_regex {
-            None if takes_no_steps => launch.fill_from_outside(&mut row, end, &mut findings),
-            Some(pattern) if takes_no_steps => {
-                let found =
-                    format!("fewer than two lines of its output match '{pattern}', given by --steps-regex");
-                too_short(&mut row, found);
-            }
+            pattern if takes_no_steps => match lack_of_steps(pattern.as_deref(), end, manifest) {
+                Some(lack) => too_short(&mut row, lack),
+                None => launch.fill_from_outside(&mut row, end, &mut findings),
+            },
             _ => launch.fill_from_steps(&mut row, asked_for(&steps, end), &mut findings),
         }
         launch.find(&mut findings, gates::of_processes(samples.of_launch(&spec.launch), end.mono_ns));
@@ -85,6 +83,32 @@ pub(super) fn measurement(
     }
     row.warnings = findings.iter().map(|finding| finding.warning).collect();
     Ok(Row { measurement: row, findings })
+}
+
+/// What is wrong with a launch of a user's program without a step; `None` if its duration is a measurement.
+///
+/// A duration counts only if the program ended by itself. Steps were to be seen in a program with a pattern for them, and in a
+/// program with PyTorch of which an amount of steps was to be measured alone. `colocate` compares programs without steps by their
+/// durations.
+fn lack_of_steps(pattern: Option<&str>, end: &LaunchEnd, manifest: &Manifest) -> Option<String> {
+    let ran = gates::ran(end);
+    let option = match (manifest.settings.steps, manifest.settings.seconds) {
+        (Some(_), _) => Some("--steps"),
+        (None, seconds) => seconds.map(|_| "--seconds"),
+    };
+    match (pattern, option) {
+        (Some(pattern), _) => {
+            Some(format!("fewer than two lines of its output match '{pattern}', given by --steps-regex"))
+        }
+        (None, _) if gates::is_cut(end) => {
+            Some(format!("it took no step in {ran}, and was ended; raise --first-step-timeout"))
+        }
+        (None, Some(option)) if end.notes.has_pytorch && manifest.groups.is_empty() => Some(format!(
+            "it imported PyTorch and ended without an optimizer step, and {option} measures steps; match lines of its \
+             output with --steps-regex, or leave out {option} to measure its duration"
+        )),
+        (None, _) => None,
+    }
 }
 
 /// The steps up to the decision that there are enough of them. Later steps were granted before it, and would change the steady

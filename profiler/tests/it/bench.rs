@@ -15,7 +15,8 @@ use schema::{
 use tempfile::TempDir;
 
 /// Far longer than anything here takes, even on a busy machine.
-pub(crate) const PATIENT: Timeouts = Timeouts { heartbeat: LONG, startup: LONG, grace: LONG, death: LONG };
+pub(crate) const PATIENT: Timeouts =
+    Timeouts { heartbeat: LONG, startup: LONG, first_step: LONG, grace: LONG, death: LONG };
 
 pub(crate) const PLENTY: u64 = 1_000_000;
 

@@ -1,6 +1,7 @@
 //! Users' programs: with the step hook, by their output, and from outside, with any behaviour.
 
 mod endings;
+mod first_step;
 mod protocol;
 mod pytorch;
 mod shown;
@@ -12,7 +13,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use front_door::{Background, Door, Said, wait_for};
+use front_door::{Door, Said};
 use rustix::process::Signal;
 use schema::{
     events,
@@ -182,29 +183,6 @@ fn a_program_that_ends_by_itself_has_the_steps_it_took() {
     assert!(matches!(events.last(), Some(Event::Finished { steps: 40, .. })), "{events:?}");
     let timed = events.iter().filter(|event| matches!(event, Event::Step(_))).count();
     assert_eq!(timed, 39, "it is not known when the first began");
-}
-
-#[test]
-fn the_first_step_of_a_program_that_has_loaded_pytorch_is_waited_for() {
-    let load = "import mmap
-file = open('libtorch.so', 'w+b')
-file.write(b'x')
-file.flush()
-loaded = mmap.mmap(file.fileno(), 1)
-while not os.path.exists('go'):
-    time.sleep(0.001)";
-    let Some(door) = with_program(&format!("{load}\ntrain()")) else { return };
-    let run = "single --device cpu:0 --repeats 1 --seconds 3 --out r --";
-    let mut profile = Background::start(into_file(&profile(&door, run, &["python3", "train.py"]), "err"));
-    wait_for("the time that it was to measure has passed", || {
-        let said = fs::read_to_string(door.path("err")).unwrap_or_default();
-        if said.contains("its first is waited for") { Ok(()) } else { Err((said, profile.has_ended())) }
-    });
-    door.write("go", "");
-    assert_eq!(profile.wait().0, Some(0), "{:?}", fs::read_to_string(door.path("err")));
-    let row = row(&door);
-    assert_eq!((row.status, row.timing), (Status::Ok, Some(Timing::Hook)));
-    assert!(row.wall_ns > Some(3_000_000_000), "{row:?}");
 }
 
 #[test]

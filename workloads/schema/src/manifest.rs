@@ -222,6 +222,10 @@ pub struct Settings {
     /// which they may be silent.
     #[serde(default)]
     pub heartbeat_s: Option<f64>,
+    /// The time in which a user's program must take its first step, if `seconds` or `steps` of it are
+    /// measured; if absent, the default of `profile single`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_step_timeout_s: Option<f64>,
     pub threads: Option<u32>,
     /// Cores of the host for all ranks of a job on GPUs. If absent, the cores are divided between the jobs
     /// measured together.
@@ -265,6 +269,7 @@ impl Default for Settings {
             ci_percent: None,
             budget_s: None,
             heartbeat_s: Some(120.0),
+            first_step_timeout_s: None,
             threads: None,
             cpus_per_job: None,
             data: None,

@@ -10,7 +10,7 @@ use schema::units::Nanos;
 use crate::processes::loads;
 
 /// A part of the path of a file that every process with PyTorch has mapped.
-pub(crate) const PYTORCH: &str = "/libtorch";
+const PYTORCH: &str = "/libtorch";
 
 /// The shortest and the longest time between looks, each of which takes about a millisecond. In between it is a share of the time
 /// since the start, because a program that runs for long imports PyTorch late at most once.

@@ -171,7 +171,7 @@ words! {
         BlocksFailed = "blocks-failed",
         /// Some layers computed in fp32 under bf16, because the device has no bf16 kernel for them.
         Fp32Layers = "fp32-layers",
-        /// A user's program was ended after its time, before its first step.
+        /// A user's program was ended before its first step, and has failed.
         Cut = "cut",
         /// A user's program imported PyTorch, but no optimizer step was observed.
         NoSteps = "no-steps",

@@ -43,6 +43,7 @@ fn manifest(text: &str, number: f64, seed: u64) -> Manifest {
             ci_percent: Some(number),
             budget_s: None,
             heartbeat_s: Some(number),
+            first_step_timeout_s: Some(number),
             threads: Some(1),
             cpus_per_job: None,
             data: Some(text.into()),
