@@ -31,6 +31,7 @@ use crate::{
     derive::Derived,
     order::{self, BlockPosition},
     progress::Progress,
+    run_tables,
 };
 
 /// A run in progress.
@@ -275,7 +276,8 @@ impl Blocks<'_> {
 fn line(name: &str, rows: &[&Measurement]) -> String {
     let of_row = |row: &&Measurement| match (row.status, row.step_ns_median) {
         (Status::Ok, Some(ns)) => {
-            format!("{} a step, {} steps used ({})", Nanos(ns), row.steps_used, row.launch)
+            let step = run_tables::step_and_pace(ns, row.step_ns_mean);
+            format!("{step} a step, {} steps used ({})", row.steps_used, row.launch)
         }
         (Status::Ok, None) => {
             format!("ran for {} ({})", table::or_dash(row.wall_ns.map(Nanos)), row.launch)

@@ -167,11 +167,27 @@ fn align_left(table: &mut Table, columns: &[usize]) {
     }
 }
 
-/// The median of step times, or the run time of a program without steps.
+/// The pace, if it differs from the median step by more than this factor.
+const PACE_DIFFERS: f64 = 1.05;
+
+/// The median of step times, with the mean if it differs, or the run time of a program without steps.
 fn step_or_wall(row: &Summary) -> String {
     match (row.step_ns_median, row.wall_ns) {
         (None, Some(wall)) => format!("runs {}", Nanos(wall)),
-        (step, _) => or_dash(step.map(Nanos)),
+        (step, _) => or_dash(step.map(|step| step_and_pace(step, row.step_ns_mean))),
+    }
+}
+
+/// The median step, and the mean if it differs.
+pub(crate) fn step_and_pace(median_ns: u64, mean_ns: Option<u64>) -> String {
+    let median = Nanos(median_ns);
+    let differs = |mean_ns: &u64| {
+        let ratio = *mean_ns as f64 / median_ns as f64;
+        !(PACE_DIFFERS.recip()..=PACE_DIFFERS).contains(&ratio)
+    };
+    match mean_ns.filter(differs) {
+        Some(mean_ns) => format!("{median}, pace {}", Nanos(mean_ns)),
+        None => median.to_string(),
     }
 }
 

@@ -15,6 +15,8 @@ pub const STEAL_PERCENT: f64 = 1.0;
 pub const FOREIGN_PERCENT: f64 = 2.0;
 /// The share of a tier's readings in the window that failed.
 pub const UNREAD_PERCENT: f64 = 1.0;
+/// The pace of a user's program over its median step.
+pub const BURSTY_FROM: f64 = 1.1;
 
 /// The longest gap between readings of a device. The slow tier is read once a second.
 pub fn longest_gap_s(tier: Tier) -> f64 {
@@ -128,6 +130,10 @@ fn remedy(warning: Warning) -> &'static str {
         }
         Warning::Killed => {
             "what it had not saved is lost: make it end on SIGTERM, or leave out --seconds and --steps so that it ends by itself"
+        }
+        Warning::Bursty => {
+            "what it does between some of its steps, such as a test of its model, counts as part of the next step: use the pace \
+             (step_ns_mean) for its speed, and the median for a usual step"
         }
         Warning::Looped => "give it more steps, so that it runs as long as the others",
         Warning::Unread => {

@@ -10,7 +10,7 @@ use schema::{
     units::Nanos,
     wire::{Event, EventLine, Timing},
 };
-use statistics::{interval::MIN_STEPS, steady::Class};
+use statistics::{Bursts, interval::MIN_STEPS, steady::Class};
 
 use super::devices;
 use crate::{
@@ -90,6 +90,24 @@ pub(super) fn of_steps(steps: &[JobStep], used: usize, class: Class) -> Vec<Foun
         found.push((Warning::LossNotFinite, text));
     }
     found
+}
+
+/// A warning if the median step of a user's program does not have its pace.
+pub(super) fn of_pace(spec: &LaunchSpec, step_ns: &[u64]) -> Option<Found> {
+    let bursts = Bursts::measure(step_ns).filter(|_| !spec.program.speaks())?;
+    if bursts.ratio() <= warnings::BURSTY_FROM {
+        return None;
+    }
+    let Bursts { slow, slow_share, .. } = bursts;
+    let (pace, median) = (Nanos(bursts.pace_ns as u64), Nanos(bursts.median_ns as u64));
+    let period = bursts.period.map_or(String::new(), |period| format!(", one in every {period},"));
+    let text = format!(
+        "its pace is {pace} a step, {:.1} times its median step of {median}: {slow} of {} steps{period} take {:.0} % of the time",
+        bursts.ratio(),
+        step_ns.len(),
+        100.0 * slow_share
+    );
+    Some((Warning::Bursty, text))
 }
 
 /// The number of times that the ranks' allocators were refused memory, as far as it was certainly in the window.

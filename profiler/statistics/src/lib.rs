@@ -15,6 +15,7 @@
 //! sets of launches differ, and [`holm::adjusted`] corrects such tests for their number. [`line::Line`] is a
 //! law through points. All intervals are at 95 %. Nothing here reads a file, a clock or a random number.
 
+pub mod bursts;
 pub mod drift;
 pub mod durations;
 pub mod holm;
@@ -33,6 +34,7 @@ mod order;
 mod pelt;
 mod summary;
 
+pub use bursts::Bursts;
 pub use durations::Durations;
 pub use interval::Interval;
 pub use line::Line;

@@ -183,6 +183,8 @@ words! {
         Alternating = "alternating",
         /// A user's program did not end on SIGTERM within the grace period, and was killed.
         Killed = "killed",
+        /// The pace of a user's program, the mean step, is above 1.1 times its median step.
+        Bursty = "bursty",
     }
 }
 
@@ -207,8 +209,8 @@ impl Warnings {
 
     /// Whether numbers with these warnings are valid.
     pub fn leave_valid(&self) -> bool {
-        use Warning::{Alternating, Killed, Looped, Unread};
-        self.iter().all(|warning| matches!(warning, Looped | Unread | Alternating | Killed))
+        use Warning::{Alternating, Bursty, Killed, Looped, Unread};
+        self.iter().all(|warning| matches!(warning, Looped | Unread | Alternating | Killed | Bursty))
     }
 }
 
