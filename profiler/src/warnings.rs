@@ -97,7 +97,9 @@ fn remedy(warning: Warning) -> &'static str {
         }
         Warning::LossNotFinite => "training diverged: the speed may still be valid, but the result is not",
         Warning::Buffered => {
-            "use the mean only, or make the program write each line as it is printed: `stdbuf -oL` does so for many programs"
+            "use the mean only, or make the program write each line as it is printed: `stdbuf -oL` does so for many programs, and \
+             `stdbuf -o0` if its lines end in a carriage return, as in progress bars; if a line stands for several steps, capture \
+             their number with --steps-regex, as in 'iter (\\d+)'"
         }
         Warning::DeviceLost => "look at the driver's log; the device must be reset by its owner",
         Warning::FasterTogether => {

@@ -3,8 +3,7 @@
 use std::{collections::BTreeSet, path::Path, str::FromStr};
 
 use anyhow::{Context as _, bail, ensure};
-use regex::bytes::Regex;
-use rig::programs;
+use rig::{StepPattern, programs};
 use schema::{
     catalog::{Catalog, Workload},
     device::Device,
@@ -156,9 +155,9 @@ pub fn command_line(argv: &[String]) -> String {
 /// Checks the regular expression of `--steps-regex`.
 ///
 /// # Errors
-/// The text is not a regular expression.
+/// The text is no regular expression, or one of its groups has no meaning.
 pub fn steps_regex(text: &str) -> Result<String, String> {
-    Regex::new(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+    StepPattern::parse(text).map(|_| text.to_owned())
 }
 
 /// The only cell of a program of the user's.

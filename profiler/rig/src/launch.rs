@@ -40,7 +40,7 @@ use tokio::{
 };
 
 pub(crate) use self::command::{environment, removed_from_environment};
-pub use self::{command::Programs, remains::remove_remains};
+pub use self::{command::Programs, remains::remove_remains, scraper::StepPattern};
 use self::{
     life::Life,
     listener::{Fault, Listener},

@@ -32,7 +32,9 @@ pub use self::{
     event_loop::EventLoop,
     exit::Exit,
     idle_tracker::IdleTracker,
-    launch::{FIRST_STEP, LaunchRequest, POLL_TRAINING, Programs, StopMode, Timeouts, remove_remains},
+    launch::{
+        FIRST_STEP, LaunchRequest, POLL_TRAINING, Programs, StepPattern, StopMode, Timeouts, remove_remains,
+    },
     leash::Isolation,
     measure::measure_alone,
     rig::Rig,

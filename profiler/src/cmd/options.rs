@@ -31,11 +31,15 @@ pub(super) struct MeasureOptions {
     /// as a shell splits it, but no shell runs it.
     #[arg(long, value_name = "COMMAND")]
     pub(super) cmd: Vec<CommandLine>,
-    /// A regular expression for the lines of a program's output that end a step, as '^step \d+'. The hook for PyTorch is then
+    /// A regular expression for the lines of a program's output that end a step, as '^step (\d+)'. The hook for PyTorch is then
     /// not used.
     ///
+    /// A group captures the number of the step: a line ends as many steps as the number has grown since the line before. Without
+    /// such a group, each line ends one step. A group named loss captures the loss, as in '(?<loss>[\d.]+)', and a group named
+    /// samples the samples of a step. Other groups do not capture: (?:..).
+    ///
     /// A step ends when its line is read. Python is made to write each line as it is printed; for other programs that may need
-    /// a wrapper such as `stdbuf -oL`. The program cannot be held between two steps.
+    /// a wrapper such as `stdbuf -oL`, or `stdbuf -o0` if lines end in a carriage return. The program cannot be held between two steps.
     #[arg(long, value_name = "REGEX", value_parser = cells::steps_regex)]
     steps_regex: Option<String>,
     /// A file that programs of your own read from stdin, each launch from its beginning. Without it, their stdin is empty.

@@ -1,7 +1,7 @@
 //! Warnings about rows. Each gate compares the data of a launch with a bound of [`warnings`].
 
 use jobs::cells::joined;
-use rig::device;
+use rig::{StepPattern, device};
 use schema::{
     device::Device,
     rows::{DeviceSample, HostSample, Tier, Warning},
@@ -51,7 +51,12 @@ pub(super) fn of_cores(own: &LaunchSpec, others: &[&LaunchSpec]) -> Option<Found
 }
 
 /// Warnings about the steps of a launch, of which the last `used` count, and about their steady state.
-pub(super) fn of_steps(steps: &[JobStep], used: usize, class: Class) -> Vec<Found> {
+pub(super) fn of_steps(
+    steps: &[JobStep],
+    used: usize,
+    class: Class,
+    steps_regex: Option<&str>,
+) -> Vec<Found> {
     let mut found = Vec::new();
     if used < MIN_STEPS {
         let text = format!("{used} steady steps, and an interval needs {MIN_STEPS}");
@@ -77,6 +82,9 @@ pub(super) fn of_steps(steps: &[JobStep], used: usize, class: Class) -> Vec<Foun
     let are_together = |pair: &&[JobStep]| pair[0].dur_ns.abs_diff(pair[1].dur_ns) <= 1;
     let together = steps.windows(2).filter(are_together).count();
     let is_scraped = steps.first().is_some_and(|step| step.timing == Timing::Scraped);
+    // Steps between two lines share their time, too, if lines have the numbers of steps.
+    let has_numbers = |text| StepPattern::parse(text).is_ok_and(|pattern| pattern.numbers_steps());
+    let is_scraped = is_scraped && !steps_regex.is_some_and(has_numbers);
     if is_scraped && together * BUFFERED_ONE_IN > steps.len() {
         let text = format!("{together} of {} steps were seen together with the one before", steps.len());
         found.push((Warning::Buffered, text));
@@ -448,7 +456,7 @@ mod tests {
             (MIN_STEPS - 1, Class::NoSteadyState, &[FewSteps, NotSteady]),
             (9, Class::TooShort, &[FewSteps, NotSteady]),
         ] {
-            let found = of_steps(&steps(Timing::Host, &[Some(1.0); 40]), used, class);
+            let found = of_steps(&steps(Timing::Host, &[Some(1.0); 40]), used, class, None);
             let found: Vec<Warning> = found.into_iter().map(|(warning, _)| warning).collect();
             assert_eq!(found, expected, "{used} steps, {class:?}");
         }
@@ -457,7 +465,7 @@ mod tests {
     #[test]
     fn a_worker_of_ours_that_has_no_loss_diverged_and_a_hook_may_just_not_read_it() {
         let warns = |timing, losses: &[Option<f64>]| {
-            let found = of_steps(&steps(timing, losses), MIN_STEPS, Class::Flat);
+            let found = of_steps(&steps(timing, losses), MIN_STEPS, Class::Flat, None);
             found.iter().any(|(warning, _)| *warning == Warning::LossNotFinite)
         };
         for timing in [Timing::Host, Timing::DeviceEvent] {

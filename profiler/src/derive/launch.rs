@@ -233,7 +233,10 @@ impl LaunchRecord<'_> {
         self.fill_from_used(row, used, &summary, length);
         self.fill_from_samples(row, &parts, Some, findings);
 
-        self.find(findings, gates::of_steps(steps, used.len(), summary.steady.class));
+        self.find(
+            findings,
+            gates::of_steps(steps, used.len(), summary.steady.class, self.spec.steps_regex.as_deref()),
+        );
         self.find(findings, gates::of_pace(self.spec, &step_ns[summary.steady.start..summary.steady.end]));
         self.find(findings, gates::of_allocator(self.ranks, window));
     }

@@ -250,7 +250,10 @@ impl Together<'_> {
         row.warmup_steps = part.steps.first().map(|step| step.step as u64);
         let steps: Vec<JobStep> =
             launches.iter().flat_map(|told| told.events.steps.iter().cloned()).collect();
-        launch.find(findings, gates::of_steps(&steps, used.len(), part.class));
+        launch.find(
+            findings,
+            gates::of_steps(&steps, used.len(), part.class, first.spec.steps_regex.as_deref()),
+        );
         for window in &windows {
             launch.find(findings, gates::of_allocator(&first.events.others, *window));
         }

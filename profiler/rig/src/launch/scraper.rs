@@ -1,12 +1,14 @@
-//! Finds steps in the output of a program: each line that matches the user's regular expression ends one.
+//! Finds steps in the output of a program: a line that matches the user's regular expression ends one, or several if it has the
+//! number of a step.
 //!
 //! The steps are appended to the event file of rank 0, which is read like that of any worker. The kernel notifies the harness
 //! of a write, so a line is found some tenths of a millisecond after it was written, independent of the interval between reads.
 
+mod pattern;
+
 use std::{fs::File, io, os::fd::OwnedFd, path::PathBuf};
 
-use anyhow::Context as _;
-use regex::bytes::Regex;
+use anyhow::anyhow;
 use rustix::{
     fs::inotify::{self, CreateFlags, WatchFlags},
     io::retry_on_intr,
@@ -22,6 +24,8 @@ use tokio::{
     time::sleep,
 };
 
+pub use self::pattern::StepPattern;
+use self::pattern::{StepLine, StepNumbers};
 use super::tail::Tail;
 
 /// The shortest interval between reads of the output of a program that writes continuously.
@@ -31,9 +35,9 @@ const SHORTEST_PAUSE: Nanos = Nanos(1_000_000);
 const WORKER: &str = "profile";
 
 pub(super) struct Scraper {
-    pattern: Regex,
-    /// The logs of its stdout and its stderr.
-    logs: [Tail; 2],
+    pattern: StepPattern,
+    /// The logs of its stdout and its stderr, each with the numbers of steps in it.
+    logs: [(Tail, StepNumbers); 2],
     events: EventWriter,
     /// Notifies of every write to the logs.
     writes: AsyncFd<OwnedFd>,
@@ -52,12 +56,12 @@ pub(super) struct Scraper {
 impl Scraper {
     /// Creates the logs and begins to watch them. Needs a tokio runtime.
     pub(super) fn start(run: &RunDir, launch: &str, pattern: &str) -> anyhow::Result<Scraper> {
-        let pattern = Regex::new(pattern).context("--steps-regex")?;
+        let pattern = StepPattern::parse(pattern).map_err(|why| anyhow!("--steps-regex: {why}"))?;
         let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
-        let open = |log: PathBuf| -> anyhow::Result<Tail> {
+        let open = |log: PathBuf| -> anyhow::Result<(Tail, StepNumbers)> {
             File::create(&log)?;
             inotify::add_watch(&inotify, log.as_path(), WatchFlags::MODIFY)?;
-            Ok(Tail::open(&log)?)
+            Ok((Tail::open(&log)?, StepNumbers::default()))
         };
         Ok(Scraper {
             pattern,
@@ -105,7 +109,7 @@ impl Scraper {
 
     /// How far a log was read: that of stdout, or that of stderr if `place` is 1.
     pub(super) fn read_to(&self, place: usize) -> u64 {
-        self.logs[place].read_bytes()
+        self.logs[place].0.read_bytes()
     }
 
     /// Reads the rest. It is called when the program has ended.
@@ -120,16 +124,30 @@ impl Scraper {
     ) -> io::Result<()> {
         self.looked_at = Nanos::monotonic_now();
         self.has_more = false;
-        let mut ended = 0;
-        for log in &mut self.logs {
-            self.has_more |= read(log, &mut |line| ended += u64::from(self.pattern.is_match(line)))?;
+        let (mut ended, mut refused) = (Vec::new(), None);
+        for (log, numbers) in &mut self.logs {
+            self.has_more |= read(log, &mut |line| {
+                let line = match self.pattern.read(line) {
+                    // After lines with numbers, one without is no step.
+                    Err(_) if numbers.have_begun() => Ok(None),
+                    line => line,
+                };
+                match line.and_then(|line| line.map(|line| Ok((line, numbers.steps(&line)?))).transpose()) {
+                    Ok(steps) => ended.extend(steps.filter(|(_, steps)| *steps > 0)),
+                    Err(why) => _ = refused.get_or_insert(why),
+                }
+            })?;
         }
-        if ended == 0 { Ok(()) } else { self.say(ended, self.looked_at) }
+        if let Some(why) = refused {
+            return Err(io::Error::other(format!("--steps-regex: {why}")));
+        }
+        if ended.is_empty() { Ok(()) } else { self.say(&ended, self.looked_at) }
     }
 
     /// Records the steps that have ended since the last one was found. If there are several, because the program's output comes
-    /// in blocks, they count as equally long, and each begins where the one before it ended.
-    fn say(&mut self, ended: u64, seen: Nanos) -> io::Result<()> {
+    /// in blocks or because a line ends several, they count as equally long, and each begins where the one before it ended.
+    fn say(&mut self, lines: &[(StepLine, u64)], seen: Nanos) -> io::Result<()> {
+        let ended: u64 = lines.iter().map(|(_, steps)| steps).sum();
         let Some(begun) = self.boundary.replace(seen) else {
             self.steps = ended;
             let (worker, version) = (WORKER.into(), env!("CARGO_PKG_VERSION").into());
@@ -139,12 +157,13 @@ impl Scraper {
         };
         let spent_ns = u128::from((seen - begun).0);
         let share = |steps: u64| (spent_ns * u128::from(steps) / u128::from(ended)) as u64;
-        for number in 0..ended {
+        let lines = lines.iter().flat_map(|(line, steps)| (0..*steps).map(move |_| line));
+        for (number, line) in (0..).zip(lines) {
             let step = Step {
                 index: self.steps,
                 dur_ns: Nanos(share(number + 1) - share(number)),
-                samples: None,
-                loss: None,
+                samples: line.samples,
+                loss: line.loss,
                 phases: None,
                 sent_bytes: None,
                 timing: Timing::Scraped,

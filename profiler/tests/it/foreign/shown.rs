@@ -39,6 +39,55 @@ fn steps_are_found_in_the_output() {
 }
 
 #[test]
+fn a_line_with_the_number_of_a_step_ends_all_steps_since_the_line_before() {
+    // A line for each tenth step, and numbers that begin anew with each epoch.
+    let program = format!(
+        "{SHOW}for epoch in range(2):
+    for i in range(0, 200, 10):
+        show(f'epoch {{epoch}} iter {{i}} of 64 loss {{i / 8}}')
+        shown += 9 if shown > 1 or i else 0
+        time.sleep(0.05)"
+    );
+    let Some(door) = with_program(&program) else { return };
+    let pattern = r"iter (\d+) of (?<samples>\d+) loss (?<loss>\S+)";
+    let run = "single --device cpu:0 --repeats 1 --out r --steps-regex";
+    exits(0, &door, run, &[pattern, "--", "python3", "train.py"]);
+    let row = row(&door);
+    assert_eq!((row.status, row.timing), (Status::Ok, Some(Timing::Scraped)), "{row:?}");
+    assert_eq!(row.steps_total, 1 + 39 * 10);
+    let steps: Vec<_> = events_of(&door, &row.launch, 0)
+        .into_iter()
+        .filter_map(|event| if let Event::Step(step) = event { Some(step) } else { None })
+        .collect();
+    for (lines, steps) in (1..).zip(steps.chunks(10)) {
+        let loss = f64::from(lines % 20 * 10) / 8.0;
+        let is_of_line = |step: &schema::wire::Step| (step.samples, step.loss) == (Some(64), Some(loss));
+        assert!(steps.len() == 10 && steps.iter().all(is_of_line), "{lines}: {steps:?}");
+    }
+    let sum: u64 = steps.iter().map(|step| step.dur_ns.0).sum();
+    let mean = row.step_ns_mean.expect("it stepped");
+    assert!((38 * 50_000_000..=row.wall_ns.expect("it ended")).contains(&sum), "{sum} of {row:?}");
+    let rate = row.samples_per_s.expect("the program says its samples");
+    assert!((rate * mean as f64 / 64e9 - 1.0).abs() < 1e-3, "{row:?}");
+    assert!(!row.warnings.iter().any(|warning| warning == Warning::Buffered), "{row:?}");
+}
+
+#[test]
+fn groups_that_capture_no_number_are_refused() {
+    let door = crate::door();
+    let run = "single --device cpu:0 --repeats 1 --steps-regex";
+    for (pattern, code, refusal) in [
+        (r"(\d+)/(\d+)", 2, "two groups capture the number of a step"),
+        (r"(?<epoch>\d+)", 2, "the group 'epoch' has no meaning"),
+        ("^(step|iter)", 1, "the group for the step captured 'step', which is no number"),
+    ] {
+        let said = exits(code, &door, run, &[pattern, "--", "sh", "-c", "echo step 1; sleep 1000"]);
+        assert!(said.err.contains(refusal), "{pattern}: {}", said.err);
+    }
+    assert_eq!(door.leftovers(), Vec::<String>::new());
+}
+
+#[test]
 fn a_program_that_shows_its_steps_is_ended_when_there_are_enough() {
     let door = crate::door();
     let script = "i=0; while :; do i=$((i+1)); echo step $i >&2; sleep 0.01; done";
