@@ -9,7 +9,7 @@ use crate::{launch::LaunchRequest, output, stop::StopRule};
 /// A program may unpack data, import PyTorch and compile its model before it trains. This time is no part of the measured time,
 /// so the wait has a limit of its own.
 pub(crate) struct FirstStep {
-    /// After this time without a step, the user is told about the wait: the requested steady time, or a minute.
+    /// The time after which a note reports the wait: the requested steady time, or a minute.
     tell_after: Nanos,
     limit: Nanos,
     launch: String,

@@ -195,7 +195,7 @@ pub(super) fn of_program(spec: &LaunchSpec, end: &LaunchEnd, steps: usize) -> Ve
     if end.notes.alternating {
         let counted = "its optimizers take turns, and each call of the one that was called first is a step";
         let text = match end.notes.uncounted_calls {
-            Some(calls) => format!("{counted}; at least {calls} calls of others are none"),
+            Some(calls) => format!("{counted}; at least {calls} calls of other optimizers are not counted"),
             None => counted.to_owned(),
         };
         found.push((Warning::Alternating, text));

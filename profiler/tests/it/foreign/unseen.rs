@@ -66,7 +66,7 @@ for _ in range(12):
     let row = row(&door);
     assert_eq!((row.timing, row.steps_total), (Some(Timing::Hook), 240));
     assert!(has(&row, Warning::Alternating), "{row:?}");
-    assert!(said.err.contains("at least 12 calls of others are none"), "{}", said.err);
+    assert!(said.err.contains("at least 12 calls of other optimizers are not counted"), "{}", said.err);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What a launch is told and reports, and what follows.
+//! The inputs and the effects of the machine.
 
 use schema::{decision::Settled, rows::ErrorKind};
 

@@ -102,7 +102,7 @@ fn a_launch_that_leaves_only_leaves() {
         if before.phase == LaunchPhase::Gone {
             assert!(effects.is_empty() && after.phase == LaunchPhase::Gone, "{context}");
         }
-        // It is told how to leave when it begins to leave.
+        // A launch that begins to leave has exactly one of the effects `Leave` and `Kill`.
         let orders = effects.iter().filter(|effect| matches!(effect, Effect::Leave | Effect::Kill)).count();
         if before.phase != LaunchPhase::Leaving {
             assert_eq!(orders == 1, after.phase == LaunchPhase::Leaving, "{context}");
@@ -140,7 +140,7 @@ fn memory_that_is_away_is_not_saved_and_a_locked_process_is_not_asked_to_leave()
     });
 }
 
-/// A launch whose ranks answer, whose moves end, and whose processes end when they are told to.
+/// A launch whose ranks answer every command, whose memory moves succeed, and whose processes exit after `Leave` or `Kill`.
 struct World {
     machine: LaunchMachine,
     /// Ranks that will answer, for each command.

@@ -2,9 +2,9 @@
 //!
 //! * A suspended job moves where its devices would be less loaded: to free devices, or to those of fewer others. With `migrate=off` it
 //!   moves within its nodes only, as the paper resumes a job on any devices of its server. On one node, devices may
-//!   have a load that differs by one job for ever. A job that has got less of the time than the jobs on other devices of this load then
-//!   takes turns there, and catches up, so that the jobs of a node get equal parts. It joins the jobs that have got most. The difference has
-//!   to be a quantum, and so long that the restart takes at most `moves` of it.
+//!   have a load that differs by one job for ever. A job with less service than the jobs on other devices of this load
+//!   then takes turns there and catches up, so that the jobs of a node get equal shares. The job joins the jobs with the most service. It
+//!   moves if the difference in service is at least one quantum, and the restart takes at most the share `moves` of the difference.
 //! * A job on more nodes than it needs moves to one that has room.
 //! * The jobs of a node of which at least three of four devices are free move to nodes with fewer free devices.
 //!
@@ -101,7 +101,7 @@ impl Gandiva {
         found.map(|(load, _, _, devices)| (load, devices))
     }
 
-    /// Whether a job has got less of the time than all jobs on these devices of its node, by so much that a restart pays.
+    /// Whether a job lags behind all jobs on these devices of its node by enough service to pay for a restart.
     fn lags(&self, view: &View<'_>, group: &Group, devices: &[DeviceId]) -> bool {
         let lag_s = self.lag_s(view, group.first);
         let others = devices.iter().flat_map(|device| self.residents.on(*device));

@@ -28,7 +28,7 @@ pub(super) struct Contender {
     reference: f64,
     /// The place of the highest level with no more devices than it asks for.
     asked: usize,
-    /// Whether it is guaranteed and has waited for so long that devices are kept for it.
+    /// Whether a guaranteed job has waited longer than `bound` and may reserve nodes.
     pub(super) is_overdue: bool,
     /// The speed that is guaranteed; 0 for a best-effort job.
     pub(super) guarantee: f64,

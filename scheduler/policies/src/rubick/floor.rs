@@ -163,7 +163,7 @@ impl Floor {
         self.free[node.0 as usize]
     }
 
-    /// The devices of a node, whoever has them.
+    /// The number of devices of a node, free or not.
     pub(super) fn size(&self, node: NodeId) -> u32 {
         self.sizes[node.0 as usize]
     }

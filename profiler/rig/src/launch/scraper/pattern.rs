@@ -66,7 +66,7 @@ impl StepPattern {
         };
         Ok(Some(StepLine {
             step,
-            // Some lines of a log say that there is none, as `loss N/A`.
+            // A line may lack the number, as `loss N/A` does.
             loss: captured(&captures, self.loss).and_then(number).filter(|loss: &f64| loss.is_finite()),
             samples: captured(&captures, self.samples).and_then(number),
         }))
