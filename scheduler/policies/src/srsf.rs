@@ -44,8 +44,8 @@ impl Policy for Srsf {
                 self.running.insert(job, (left, devices));
             }
         }
-        let running = &self.running;
-        self.jobs.renew(|job| running.get(&job).map(|(left, devices)| service(left.at(view.now), *devices)));
+        let running = self.running.iter();
+        self.jobs.renew(running.map(|(job, (left, devices))| (*job, service(left.at(view.now), *devices))));
         self.jobs.decide(view, |service| service, "least service left")
     }
 

@@ -47,8 +47,8 @@ impl Policy for Srtf {
                 }
             }
         }
-        let drifting = &self.drifting;
-        self.jobs.renew(|job| drifting.get(&job).map(|left| left.at(view.now).plus(view.now)));
+        let drifting = self.drifting.iter();
+        self.jobs.renew(drifting.map(|(job, left)| (*job, left.at(view.now).plus(view.now))));
         self.jobs.decide(view, |left| left.plus(view.now), "least left")
     }
 

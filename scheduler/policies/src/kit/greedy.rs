@@ -108,11 +108,11 @@ impl<K: Ord + Copy> Greedy<K> {
         }
     }
 
-    /// Gives the running jobs that can be stopped their keys as of now, if the keys change as time passes. Without waiting jobs no key
-    /// matters, and nothing is done.
-    pub(crate) fn renew(&mut self, key: impl Fn(JobId) -> Option<K>) {
+    /// Gives running jobs whose keys change as time passes their keys as of now. Without waiting jobs no key matters, and none is
+    /// computed.
+    pub(crate) fn renew(&mut self, keys: impl Iterator<Item = (JobId, K)>) {
         if let Some(room) = self.room.as_mut().filter(|_| !self.waiting.is_empty()) {
-            room.renew(key);
+            room.renew(keys);
         }
     }
 

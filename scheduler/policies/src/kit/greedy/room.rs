@@ -152,21 +152,22 @@ impl<K: Ord + Copy> Room<K> {
         }
     }
 
-    /// Gives jobs that may be displaced their present keys. `None` for a job whose key has not changed.
-    pub(super) fn renew(&mut self, key: impl Fn(JobId) -> Option<K>) {
-        for (job, (of, parts)) in &mut self.on {
-            let Some(before) = of else { continue };
-            let Some(now) = key(*job).filter(|now| now != before) else { continue };
+    /// Gives these jobs their present keys, as far as they may be displaced.
+    pub(super) fn renew(&mut self, keys: impl Iterator<Item = (JobId, K)>) {
+        for (job, now) in keys {
+            let Some((Some(key), parts)) = self.on.get_mut(&job).filter(|(key, _)| *key != Some(now)) else {
+                continue;
+            };
             for (bin, _) in parts {
                 let running = &mut self.bins[bin.0 as usize].running;
-                if let Some(leaves) = running.remove(&(*before, *job)) {
-                    running.insert((now, *job), leaves);
+                if let Some(leaves) = running.remove(&(*key, job)) {
+                    running.insert((now, job), leaves);
                 }
                 if let Some(index) = &mut self.index {
                     index.mark(NodeId(bin.0));
                 }
             }
-            *of = Some(now);
+            *key = now;
         }
     }
 
