@@ -170,7 +170,9 @@ impl LaunchMachine {
         match self.phase {
             LaunchPhase::Saving | LaunchPhase::Leaving | LaunchPhase::Gone => {}
             // Before it is ready nothing is lost, and to wait for that may take long.
-            LaunchPhase::Starting => self.kill(effects),
+            LaunchPhase::Starting if self.traits.answers => self.kill(effects),
+            // A program may train before it is heard of, and save when it is told to end.
+            LaunchPhase::Starting => self.leave(effects),
             _ if checkpoint => {
                 self.phase = LaunchPhase::Saving;
                 match self.memory {

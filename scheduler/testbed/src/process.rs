@@ -207,7 +207,7 @@ impl ProcessLauncher {
     fn end(&mut self, member: Member, checkpoint: bool) -> Result<(), String> {
         let launch = self.launches.get(&member).ok_or("there is no such launch")?;
         if checkpoint
-            && launch.phase().has_begun()
+            && (launch.is_command || launch.phase().has_begun())
             && let Some(why) = self.takes_no_checkpoint(launch.job)
         {
             return Err(format!("it takes no checkpoint: {why}"));

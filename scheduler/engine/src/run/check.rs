@@ -34,11 +34,11 @@ impl Engine<'_> {
                     phase => Err(format!("it is {phase}, and only what is paused is resumed")),
                 }
             }
-            // A job that has not run yet has nothing to save.
+            // A job that has not run yet has nothing to save. A job that takes no checkpoint may have trained before it was heard of.
             Action::Stop { checkpoint, .. } => {
                 let why = self.asked[id.0 as usize].takes_no_checkpoint.filter(|_| *checkpoint);
                 match (self.placed(id)?.phase, why) {
-                    (Phase::Running | Phase::Paused | Phase::Resuming, Some(why)) => {
+                    (Phase::Starting | Phase::Running | Phase::Paused | Phase::Resuming, Some(why)) => {
                         Err(format!("it takes no checkpoint: {why}"))
                     }
                     (Phase::Paused, None) if *checkpoint => self.check_return(id),

@@ -17,6 +17,17 @@ use schema::{
 
 use super::{throttle::Throttle, work::LaunchWork};
 
+/// When a launch has started and trains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Begins {
+    /// When its first process has started. This is a command that runs until it ends: its length contains its start.
+    Started,
+    /// When it is first heard of. This is a command that shows its steps in its output.
+    Heard,
+    /// When all ranks of a worker are ready, or the first rank of a command is.
+    Ready,
+}
+
 pub(super) struct LaunchState {
     pub(super) job: JobId,
     pub(super) name: String,
@@ -24,6 +35,7 @@ pub(super) struct LaunchState {
     /// Cores of the host that its ranks are bound to.
     pub(super) host_cores: Vec<Device>,
     pub(super) is_command: bool,
+    pub(super) begins: Begins,
     machine: LaunchMachine,
     pub(super) work: LaunchWork,
     /// Ranks that have said so. A command that is ready obeys a grant.
@@ -54,12 +66,18 @@ impl LaunchState {
     ) -> LaunchState {
         let is_command = !spec.program.speaks();
         let ranks = spec.devices.len();
+        let begins = match (is_command, left, &spec.steps_regex) {
+            (true, None, _) => Begins::Started,
+            (true, _, Some(_)) => Begins::Heard,
+            _ => Begins::Ready,
+        };
         LaunchState {
             job: start.job,
             name: spec.launch.clone(),
             devices: start.devices.clone(),
             host_cores: spec.host_cores.clone(),
             is_command,
+            begins,
             machine: LaunchMachine::new(Traits { ranks, answers: !is_command, suspension }),
             work: LaunchWork::new(is_command, ranks, before, left, Throttle::of(start.share)),
             ready: 0,

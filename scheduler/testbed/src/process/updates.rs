@@ -7,7 +7,11 @@ use launches::machine::{Input, LaunchPhase};
 use rig::{Member, RigEvent, output::note};
 use schema::{rows::ErrorKind, run_dir::RunError, spec::LaunchEnd, units::Nanos, wire::Event};
 
-use super::{ProcessLauncher, launch::LaunchState, work::LOOK_EVERY};
+use super::{
+    ProcessLauncher,
+    launch::{Begins, LaunchState},
+    work::LOOK_EVERY,
+};
 
 impl ProcessLauncher {
     pub(super) fn receive(&mut self, event: RigEvent) {
@@ -15,9 +19,13 @@ impl ProcessLauncher {
             RigEvent::Started { member, rank, pid, .. } => {
                 let Some(launch) = self.launches.get_mut(&member) else { return };
                 launch.pids.push(pid);
-                // A command does not report that it is ready.
                 if rank == 0 && launch.is_command {
-                    self.begin_training(member);
+                    if launch.begins == Begins::Started {
+                        self.begin_training(member);
+                    } else if self.turns.is_none() {
+                        // It has its first grant before it is ready, and does not rest until that is heard of.
+                        self.grant_first(member);
+                    }
                 }
             }
             RigEvent::Said { member, rank, at, event } => {
@@ -35,10 +43,11 @@ impl ProcessLauncher {
         match event {
             Event::Ready(_) => {
                 launch.ready += 1;
-                if !launch.is_command && launch.ready == launch.ranks {
+                if launch.is_command || launch.ready == launch.ranks {
                     self.begin_training(member);
                 }
             }
+            Event::Hello(_) if launch.begins == Begins::Heard => self.begin_training(member),
             Event::Step(step) => {
                 // Its pace is known from now on.
                 if launch.work.done() == 0 {
@@ -66,6 +75,14 @@ impl ProcessLauncher {
             }
             Event::Refused { error } => self.step(member, Input::Answered(Some(error))),
             Event::Hello(_) | Event::Memory(_) | Event::Finished { .. } | Event::Failed { .. } => {}
+        }
+    }
+
+    /// Grants a program its first steps while it starts.
+    fn grant_first(&mut self, member: Member) {
+        let first = self.launches.get_mut(&member).and_then(|launch| launch.work.grant());
+        if let Some(steps) = first {
+            self.setup.rig.extend(member, steps);
         }
     }
 
@@ -116,6 +133,12 @@ impl ProcessLauncher {
         if let Some(grace) = end.killed_after.filter(|_| launch.is_command) {
             let (name, what) = (&launch.name, "and was killed: what it had not saved is lost");
             note(format_args!("warning: {name} did not end within {grace} of SIGTERM, {what}"));
+        }
+        if launch.is_command && launch.phase() == LaunchPhase::Starting && end.err.is_none() {
+            let name = &launch.name;
+            note(format_args!(
+                "warning: {name} ended, and none of its steps was seen: all of its time counts as its start"
+            ));
         }
         let stuck_on = if end.err == Some(ErrorKind::Stuck) { launch.devices.clone() } else { Vec::new() };
         let happened = launch.ended(end, self.setup.checkpoints.steps(launch.job));
