@@ -60,8 +60,9 @@ pub(super) fn measurement(
         row.err = Some(ErrorKind::Garbled);
         row.err_detail = Some(error.to_string());
     }
-    fill_from_events(&mut row, &ranks);
     row.wall_ns = end.ranks.iter().map(|rank| rank.wall_ns).max().flatten();
+    let began = end.mono_ns.saturating_sub(Nanos(row.wall_ns.unwrap_or(0)));
+    fill_from_events(&mut row, &spec, began, &ranks);
     row.host_rss_peak_bytes = memory::rss_peak_bytes(samples.of_launch(launch), end);
     let launch = LaunchRecord { spec: &spec, ranks: &ranks, samples, manifest, ended: end.mono_ns };
     let mut findings = Vec::new();
@@ -185,7 +186,13 @@ pub(super) fn read_events(run: &RunDir, spec: &LaunchSpec, end: &LaunchEnd) -> a
     read.map_err(|(path, error)| anyhow!(run.relative(&error.to_string(), &path)))
 }
 
-pub(super) fn fill_from_events(row: &mut Measurement, ranks: &[Vec<EventLine>]) {
+/// `began` is the start of the first process.
+pub(super) fn fill_from_events(
+    row: &mut Measurement,
+    spec: &LaunchSpec,
+    began: Nanos,
+    ranks: &[Vec<EventLine>],
+) {
     let mut peaks = Vec::new();
     for rank in ranks {
         let mut peak = None;
@@ -205,6 +212,22 @@ pub(super) fn fill_from_events(row: &mut Measurement, ranks: &[Vec<EventLine>]) 
     }
     row.peak_memory_bytes = peaks.iter().copied().max().flatten();
     row.peak_memory_sum_bytes = sum_of_all(peaks.into_iter());
+    if matches!(spec.program, Program::Command(_)) {
+        row.startup_ns = startup_of_command(spec, began, ranks);
+    }
+}
+
+/// The time from the start of the first process of a command until the last of its ranks trains. Another program may have started the
+/// ranks, so that their own times are shorter. `None` if no rank was heard of.
+fn startup_of_command(spec: &LaunchSpec, began: Nanos, ranks: &[Vec<EventLine>]) -> Option<u64> {
+    let trains = |line: &&EventLine| match line.event {
+        // The first line of output that shows a step.
+        Event::Hello(_) => spec.steps_regex.is_some(),
+        Event::Ready(_) => true,
+        _ => false,
+    };
+    let times = ranks.iter().filter_map(|rank| rank.iter().find(trains));
+    Some(times.map(|line| line.mono_ns).max()?.saturating_sub(began).0)
 }
 
 /// The sources of a launch's numbers.

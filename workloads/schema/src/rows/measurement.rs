@@ -83,7 +83,8 @@ pub struct Measurement {
     pub wall_ns: Option<u64>,
     /// Length of the window in which the counters below grew.
     pub window_ns: Option<u64>,
-    /// Time from the start of the slowest rank's process to its `ready`.
+    /// Time from the start of the slowest rank's process to its `ready`. For a command, the time from the start of its first process
+    /// until the last of its ranks is ready, or until the first line of output that shows a step.
     pub startup_ns: Option<u64>,
     pub parameters: Option<u64>,
     pub flops_per_step: Option<u64>,
