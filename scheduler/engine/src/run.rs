@@ -187,7 +187,8 @@ impl<'a> Engine<'a> {
     /// Runs until every job has ended.
     ///
     /// # Errors
-    /// Returns an error of the cluster or of the journal, and [`ClusterError::Stuck`] if jobs wait and no event is left. Fails if an
+    /// Returns an error of the cluster or of the journal, and [`ClusterError::Stuck`] if jobs wait and no event is left that can
+    /// let one start. Fails if an
     /// event contradicts the state of the run, and if the policy fails, asks to be woken in the past, or is woken again and again and
     /// does nothing.
     pub fn run(
@@ -286,7 +287,8 @@ impl<'a> Engine<'a> {
         let all_have_arrived = self.arrived == self.asked.len();
         // A lost device may come back. Only the cluster knows whether it will.
         let all_are_there = self.occupancy.present() == self.topology.devices();
-        if self.busy == 0 && all_have_arrived && self.wake_at.is_none() && all_are_there {
+        let only_the_policy_can_change = self.busy == 0 && all_have_arrived && all_are_there;
+        if only_the_policy_can_change && (self.wake_at.is_none() || self.idle_wakes.are_stuck()) {
             return Err(stuck());
         }
         match cluster.next(self.wake_at) {
@@ -333,7 +335,8 @@ impl<'a> Engine<'a> {
                 }
             }
         }
-        self.idle_wakes.count(self.now, events == [ClusterEvent::Deadline] && applied.is_empty())?;
+        let is_idle = events == [ClusterEvent::Deadline] && applied.is_empty();
+        self.idle_wakes.count(self.now, is_idle, !refused.is_empty())?;
         if let Some(chain) = &mut self.chain {
             chain.done(&applied);
         }

@@ -127,4 +127,13 @@ fn what_was_measured_says_how_long_jobs_take_and_what_was_not_is_told() {
     let lacks = "jobs wait (1), and the policy starts none of them; a: the time of a step of lstm under dp1 on 1 device alone is not known; \
          run `profile single lstm@b16@dp1 --out runs/more` first, and give --table runs/more as well";
     assert!(said.err.contains(lacks), "a batch of 16 was not measured: {}", said.err);
+    // A policy that decides in rounds asks again in each round.
+    for policy in ["las", "themis", "gittins", "srtf:every=300s", "sia", "gavel", "optimus"] {
+        let said = door.exits(1, &arguments.replace("fifo", policy));
+        assert!(
+            said.err.contains("jobs wait (1), and the policy starts none of them"),
+            "{policy}: {}",
+            said.err
+        );
+    }
 }
