@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail};
 use engine::topology::Topology;
 use model::{
     BeliefError, FittedModel, HostDrift, InTurns, KnownOrFitted, PackingClasses, PredictRequest, Prediction,
-    Spread, Throughput,
+    Spread, Throughput, switch_costs::Startups,
 };
 use schema::{
     fitted::ModelFile,
@@ -23,6 +23,8 @@ pub struct Models {
     pub truth: Box<dyn Throughput>,
     /// The drift of the machine that the truth was measured on.
     pub drift: HostDrift,
+    /// The starts of jobs in the tables that the truth was measured in.
+    pub startups: Startups,
 }
 
 /// The tables and fitted models of a run.
@@ -68,6 +70,7 @@ impl Models {
         Ok(Models {
             belief: Layers { error, ..layers(belief) },
             drift: truth.table.host_drift(),
+            startups: truth.table.startups().clone(),
             truth: layers(truth).build(),
         })
     }

@@ -225,6 +225,7 @@ fn a_run_of_the_scheduler_is_left_out_and_those_beside_it_are_exported() {
         host_cores: None,
         switch_cost_from: Vec::new(),
         resume_cost_s: None,
+        start_cost_s: None,
         fast_forward: None,
         simulated: None,
         fitted: Vec::new(),

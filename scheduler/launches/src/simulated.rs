@@ -170,7 +170,7 @@ impl<'a> SimulatedLauncher<'a> {
                 share: Share::FULL,
             };
             let subject = self.subject(&first);
-            for cost in [Cost::Start, Cost::Restart] {
+            for &cost in costs_of_starts(asked) {
                 if self.costs.cost(&subject, asked.devices, cost, &mut || 0.0).is_none() {
                     bail!(
                         "job '{name}': the cost to start {} was not measured; calibrate with it, or name a cost with \
@@ -258,6 +258,14 @@ impl<'a> SimulatedLauncher<'a> {
     }
 }
 
+/// The costs of the ways in which a job starts. A job that takes no checkpoint always starts anew.
+fn costs_of_starts(asked: &JobRequest) -> &'static [Cost] {
+    match asked.takes_no_checkpoint {
+        Some(_) => &[Cost::Start],
+        None => &[Cost::Start, Cost::Restart],
+    }
+}
+
 /// The job of a launch.
 fn job(launch: LaunchId) -> JobId {
     JobId(launch.0)
@@ -274,7 +282,7 @@ impl Launcher for SimulatedLauncher<'_> {
     }
 
     fn check(&mut self, start: &StartRequest) -> Result<(), String> {
-        self.check_costs(start, &[Cost::Start, Cost::Restart]).map_err(why)
+        self.check_costs(start, costs_of_starts(&self.asked[start.job.0 as usize])).map_err(why)
     }
 
     fn check_company(&self, start: &StartRequest, staying: &Staying<'_>) -> Result<(), String> {

@@ -13,11 +13,13 @@ use schema::{
     plan::Plan,
     rows::{Interference, Status, Summary, Warnings},
     sharing::Sharing,
+    units::Nanos,
 };
 
 use self::estimate::{Estimate, pooled, step_alone, times};
 use crate::{
     HostDrift, JobKey, Neighbour, PredictRequest, Prediction, Throughput, host_drift::effects_of_runs,
+    switch_costs::Startups,
 };
 
 /// Rows of jobs alone are pooled if their runs began within this time of the newest one.
@@ -44,6 +46,7 @@ pub struct Table {
     slowdowns: HashMap<String, Vec<Slowdown>>,
     minds_neighbours: bool,
     device_types: BTreeSet<String>,
+    startups: Startups,
 }
 
 #[derive(Clone, Debug)]
@@ -98,6 +101,9 @@ impl Table {
             let Summary { global_batch, plan, .. } = *row;
             let of = Measured { global_batch, plan, devices, device_type, threads: Some(row.threads) };
             self.device_types.insert(of.device_type.clone());
+            if let Some(took) = row.startup_ns {
+                self.startups.add(&row.workload, (global_batch, plan), devices, Nanos(took));
+            }
             self.alone.entry(row.workload.clone()).or_default().push(Alone {
                 of,
                 began,
@@ -129,6 +135,11 @@ impl Table {
     /// Types of the devices in all rows.
     pub fn device_types(&self) -> impl Iterator<Item = &str> {
         self.device_types.iter().map(String::as_str)
+    }
+
+    /// The starts of jobs alone.
+    pub fn startups(&self) -> &Startups {
+        &self.startups
     }
 
     /// The drift of the machine, from the differences between runs of jobs alone.

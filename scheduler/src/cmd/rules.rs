@@ -66,6 +66,10 @@ pub(super) struct Rules {
     /// its process, so that it goes on sooner than one that is started again.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, requires = "switch_cost")]
     pub(super) resume_cost: Option<Duration>,
+    /// The cost of the first start of a job, for jobs whose start neither --machine nor a table has [default: 0s]. The lengths of
+    /// jobs in published traces contain their start.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, requires = "switch_cost")]
+    pub(super) start_cost: Option<Duration>,
     /// The number of simulations with drawn times, from which predictions have 95 % intervals.
     ///
     /// Each simulation draws step times and slowdowns within the intervals of the tables, a drift of the machine as large as that
@@ -159,12 +163,14 @@ impl Rules {
             host_cores: None,
             switch_cost_from: Vec::new(),
             resume_cost_s: None,
+            start_cost_s: None,
             fast_forward: None,
             simulated: None,
         };
         if let Some(named) = &self.switch_cost {
             named.record(&mut scheduling);
             scheduling.resume_cost_s = seconds(self.resume_cost);
+            scheduling.start_cost_s = seconds(self.start_cost);
         }
         Ok(scheduling)
     }

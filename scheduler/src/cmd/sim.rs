@@ -152,7 +152,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let checked = inputs.check_times().and_then(|()| inputs.check_suspension());
     checked.with_context(|| inputs.files())?;
     let unknown = || format!("the costs of switches are not known; {}", inputs.calibrate_first());
-    let costs = inputs.costs.as_deref().with_context(unknown)?;
+    let costs = inputs.costs.as_ref().with_context(unknown)?;
     inputs.doubts().into_iter().chain(inputs.unsteady_tables()).for_each(output::note);
     // The trace is checked before the directory is made.
     let truth = Box::new(&*inputs.models.truth);

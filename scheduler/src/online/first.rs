@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::bail;
 use engine::job::{JobRequest, Payload};
 use jobs::cells;
-use model::switch_costs::Cost;
+use model::switch_costs::{Cost, SwitchCosts as _};
 use schema::{device::Device, job::Job, placement::Placement, suspension::Suspension};
 
 use super::run_inputs::{RunInputs, scheduling};
@@ -100,7 +100,7 @@ impl RunInputs {
             Some(Suspension::StepGate | Suspension::CudaCheckpoint) => true,
             Some(Suspension::Pause | Suspension::Checkpoint) | None => false,
         };
-        let Some(costs) = self.costs.as_deref().filter(|_| is_paused) else { return false };
+        let Some(costs) = self.costs.as_ref().filter(|_| is_paused) else { return false };
         let workload = asked.what.workload();
         let device_type = self.topology.nodes().first().map_or("", |node| &node.device_type);
         let subject = asked.subject(&workload, asked.plan, &self.topology, device_type);

@@ -132,7 +132,7 @@ pub(super) fn simulate_with<'a>(
     journal: &mut dyn Journal,
     consent: &Consent,
 ) -> anyhow::Result<Simulated<'a>> {
-    let costs = inputs.costs.as_deref().context("the costs of switches are not known")?;
+    let costs = inputs.costs.as_ref().context("the costs of switches are not known")?;
     let scheduling = scheduling(&inputs.manifest)?;
     let settings = settings(scheduling, chance.seed);
     let truth = Box::new(chance.truth);

@@ -13,7 +13,7 @@ use engine::{
 use jobs::plans::{Effort, Estimates, Judgement};
 use model::{
     Throughput,
-    switch_costs::{Measured, MeasuredElseNamed, Named, SwitchCosts},
+    switch_costs::{KnownCosts, Measured, Named, SwitchCosts},
 };
 use schema::{
     calibration::Calibration,
@@ -24,7 +24,6 @@ use schema::{
     manifest::{AlikeNodes, DeviceFacts, FittedFile, Manifest, Scheduling},
     plan::Plan,
     run_dir::RunDir,
-    suspension::Suspension,
 };
 use testbed::process::WORK_LEFT;
 
@@ -45,7 +44,7 @@ pub struct RunInputs {
     pub asked: Vec<JobRequest>,
     pub models: Models,
     /// The costs of switches, if they are known.
-    pub costs: Option<Box<dyn SwitchCosts>>,
+    pub costs: Option<KnownCosts>,
     plans: LegalPlans,
     history: Vec<PastJob>,
     /// Its trace, and then the files with times.
@@ -85,9 +84,6 @@ impl RunInputs {
         let topology = cluster(&manifest);
         let purpose = if simulated.is_some() { Purpose::Simulate } else { Purpose::Run };
         let asked = inputs::read_jobs(trace, &catalog, purpose, topology.most_of_a_type())?;
-        let named = manifest.scheduling.as_ref().and_then(Named::recorded);
-        let suspension = manifest.scheduling.as_ref().map(|of| of.suspension).unwrap_or_default();
-        let costs = costs(machine, named, suspension)?;
         let history = history.map(|path| history::read(path, &catalog)).transpose()?.unwrap_or_default();
         let tables = models.tables.iter().map(|table| Ok(RunDir::open(table)?.summary_path()));
         let tables = tables.collect::<anyhow::Result<Vec<_>>>()?;
@@ -95,6 +91,7 @@ impl RunInputs {
         let files = files.chain(tables).chain(models.fitted.to_vec()).collect();
         let memory = (models, footprints);
         let models = Models::new(&manifest, &topology, models)?;
+        let costs = costs(machine, &manifest, &models)?;
         let truth = simulated.map(|_| &*models.truth);
         let plans = legal_plans(&manifest, &catalog, &topology, &asked, memory, truth)?;
         Ok(RunInputs { models, costs, plans, history, manifest, catalog, topology, asked, files })
@@ -173,7 +170,7 @@ impl RunInputs {
             None => engine::Settings::default(),
         };
         let known = PolicyContext {
-            costs: self.costs.as_deref(),
+            costs: self.costs.as_ref().map(|costs| costs as &dyn SwitchCosts),
             plans: Some(&self.plans),
             history: &self.history,
             classes: self.models.classes(),
@@ -223,26 +220,21 @@ fn kept_models(run: &RunDir, scheduling: &Scheduling) -> anyhow::Result<Vec<Path
     (0..).zip(&scheduling.fitted).map(kept).collect()
 }
 
-/// The costs of switches: the measured ones of `machine`, and `named` for jobs without a measurement. `None` if there is neither.
+/// The costs of switches: those that were measured in `machine` and in the tables, and those that the manifest names. `None` if there is
+/// neither a machine nor a named cost.
 ///
 /// # Errors
 /// Fails if the calibration cannot be read, or names something that is no job.
-fn costs(
-    machine: Option<&Path>,
-    named: Option<Named>,
-    suspension: Suspension,
-) -> anyhow::Result<Option<Box<dyn SwitchCosts>>> {
+fn costs(machine: Option<&Path>, manifest: &Manifest, models: &Models) -> anyhow::Result<Option<KnownCosts>> {
+    let named = manifest.scheduling.as_ref().and_then(Named::recorded);
+    let suspension = manifest.scheduling.as_ref().map(|of| of.suspension).unwrap_or_default();
     let measured = |path: &Path| {
         let measured = Measured::new(&[Calibration::read(path)?], WORK_LEFT);
         anyhow::Ok(measured.with_context(|| path.display().to_string())?.suspended_by(suspension))
     };
     let measured = machine.map(measured).transpose()?;
-    Ok(match (measured, named) {
-        (Some(measured), Some(named)) => Some(Box::new(MeasuredElseNamed(measured, named))),
-        (Some(measured), None) => Some(Box::new(measured)),
-        (None, Some(named)) => Some(Box::new(named)),
-        (None, None) => None,
-    })
+    let is_known = measured.is_some() || named.is_some();
+    Ok(is_known.then(|| KnownCosts { measured, startups: models.startups.clone(), named }))
 }
 
 /// The legal plans of elastic jobs on the devices of this machine, or on those of a described cluster. `truth` is that of a simulation, in

@@ -113,6 +113,9 @@ pub struct Scheduling {
     /// The cost of a resumption after a pause of a job that was not calibrated; if absent, that of a switch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resume_cost_s: Option<f64>,
+    /// The cost of a first start of a job whose start was not measured; if absent, nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_cost_s: Option<f64>,
     /// Present if steps of jobs were skipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fast_forward: Option<FastForward>,

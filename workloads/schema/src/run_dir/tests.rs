@@ -113,6 +113,7 @@ fn manifest(text: &str, number: f64, seed: u64) -> Manifest {
             host_cores: Some(16),
             switch_cost_from: vec![SwitchCostFrom { devices: 9, cost_s: number }],
             resume_cost_s: Some(number),
+            start_cost_s: Some(number),
             fast_forward: Some(FastForward { window_s: number, window_steps: 30, error_percent: number }),
             simulated: Some(Simulated {
                 truth: Some(Vec::new()),
