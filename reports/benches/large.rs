@@ -136,6 +136,7 @@ fn jobs(folder: &Path) -> PathBuf {
         host_cores: None,
         switch_cost_from: Vec::new(),
         resume_cost_s: None,
+        start_cost_s: None,
         fast_forward: None,
         simulated: Some(Simulated { nodes, ..Simulated::default() }),
     })))
@@ -234,6 +235,7 @@ fn outcome(job: u32, submit: u64, start: u64, length: u64) -> Outcome {
         jct_ns: Some(start + length - submit),
         queued_ns: Some(start - submit),
         switching_ns: Some(0),
+        starting_ns: Some(0),
         running_ns: Some(length),
         packed_ns: Some(0),
         paused_ns: Some(0),

@@ -318,6 +318,9 @@ impl Job {
                     Phase::Paused => account.paused += passed,
                     Phase::Starting | Phase::Pausing | Phase::Resuming | Phase::Stopping | Phase::Ending => {
                         account.switching += passed;
+                        if placed.phase == Phase::Starting {
+                            account.starting += passed;
+                        }
                     }
                 }
             }
@@ -407,6 +410,8 @@ pub struct Account {
     pub first_start: Option<Nanos>,
     pub queued: Nanos,
     pub switching: Nanos,
+    /// The part of `switching` in which it started.
+    pub starting: Nanos,
     pub running: Nanos,
     pub paused: Nanos,
     /// The sum of running time times devices: the attained service of Tiresias.

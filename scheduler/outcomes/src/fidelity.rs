@@ -124,6 +124,8 @@ struct Side {
     end: u64,
     queued: u64,
     switching: u64,
+    /// The part of `switching` in which it started, if that is known.
+    starting: Option<u64>,
     running: u64,
     paused: u64,
     packed: u64,
@@ -133,6 +135,28 @@ struct Side {
     first_100: Option<u64>,
     /// The number of starts and pauses. A pause and its resumption count as one.
     switches: u32,
+    starts: u32,
+}
+
+/// An error of the time of switches, in its parts.
+#[derive(Clone, Copy)]
+struct Switches {
+    /// The time of the switches that only one side has, at the mean time of a switch on that side: an error of the order.
+    of_order_ns: i64,
+    of_cost_ns: i64,
+}
+
+impl Switches {
+    /// Of the times of switches and their numbers, the predicted ones first.
+    fn compare([predicted_ns, measured_ns]: [u64; 2], [predicted, measured]: [u32; 2]) -> Switches {
+        let more = i64::from(predicted) - i64::from(measured);
+        let (ns, count) = if more > 0 { (predicted_ns, predicted) } else { (measured_ns, measured) };
+        let of_order_ns = (ns.checked_div(count.into()).unwrap_or(0) as i64).saturating_mul(more);
+        Switches {
+            of_order_ns,
+            of_cost_ns: difference(predicted_ns, measured_ns).saturating_sub(of_order_ns),
+        }
+    }
 }
 
 struct Pair<'a> {
@@ -160,17 +184,26 @@ impl<'a> Pair<'a> {
         let running = difference(predicted.running, measured.running);
         let is_packed = predicted.packed > 0 || measured.packed > 0;
         let (step_time_ns, interference_ns) = if is_packed { (0, running) } else { (running, 0) };
-        let switching = difference(predicted.switching, measured.switching);
-        // The time of switches that only one side has, at the mean switch time of that side, counts as an error of the order.
-        let more = i64::from(predicted.switches) - i64::from(measured.switches);
-        let of_more = if more > 0 { predicted } else { measured };
-        let of_order = of_more.switching.checked_div(of_more.switches.into()).unwrap_or(0) as i64 * more;
+        let starting = predicted.starting.zip(measured.starting);
+        let starts = starting.map(|(of_predicted, of_measured)| {
+            Switches::compare([of_predicted, of_measured], [predicted.starts, measured.starts])
+        });
+        let (of_predicted, of_measured) = starting.unwrap_or_default();
+        let others = Switches::compare(
+            [
+                predicted.switching.saturating_sub(of_predicted),
+                measured.switching.saturating_sub(of_measured),
+            ],
+            [predicted.switches, measured.switches],
+        );
+        let of_order = others.of_order_ns.saturating_add(starts.map_or(0, |starts| starts.of_order_ns));
         let waiting = difference(predicted.queued, measured.queued)
             .saturating_add(difference(predicted.paused, measured.paused));
         Arose {
             step_time_ns,
             interference_ns,
-            switch_cost_ns: switching.saturating_sub(of_order),
+            start_up_ns: starts.map(|starts| starts.of_cost_ns),
+            switch_cost_ns: others.of_cost_ns,
             order_ns: of_order.saturating_add(waiting),
         }
     }
@@ -185,12 +218,14 @@ fn side(row: &Prediction) -> Option<Side> {
         end: row.end_ns?,
         queued: row.queued_ns?,
         switching: row.switching_ns?,
+        starting: row.starting_ns,
         running: row.running_ns?,
         paused: row.paused_ns?,
         packed: row.packed_ns?,
         rho: rho(row.jct_ns, row.fair_ns),
         first_100: row.first_100_ns,
         switches: row.starts + row.pauses,
+        starts: row.starts,
     })
 }
 
@@ -243,6 +278,10 @@ fn fidelity(pairs: &[Pair], left_out: Vec<String>) -> Fidelity {
         arose: Arose {
             step_time_ns: mean(|arose| arose.step_time_ns),
             interference_ns: mean(|arose| arose.interference_ns),
+            start_up_ns: per_job
+                .iter()
+                .all(|job| job.arose.start_up_ns.is_some())
+                .then(|| mean(|arose| arose.start_up_ns.unwrap_or_default())),
             switch_cost_ns: mean(|arose| arose.switch_cost_ns),
             order_ns: mean(|arose| arose.order_ns),
         },

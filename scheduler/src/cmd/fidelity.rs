@@ -27,8 +27,8 @@ use crate::online;
 /// intervals, too.
 ///
 /// Errors are those of the prediction, positive if it is too long. The error of the average job completion time (JCT) is the sum of
-/// four parts: step time, of jobs that were never packed; interference, of jobs that were packed; switch cost; and order, which is
-/// all waiting.
+/// five parts: step time, of jobs that were never packed; interference, of jobs that were packed; start-up, from the action that starts
+/// a job until the job trains; switch cost, of the other switches; and order, which is all waiting.
 ///
 /// The utilisation is that of `sched sim`: the time in which devices are busy over the makespan of all devices, with a device that
 /// jobs share counted once. It is printed for a side that is a run, as a file of outcomes does not name the devices. The rows of

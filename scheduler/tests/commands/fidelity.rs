@@ -47,7 +47,7 @@ fn a_run_is_held_against_its_predictions_and_another_run_says_what_can_be_asked(
     let parts = found.per_job.iter().map(|job| {
         let arose = job.arose;
         assert_eq!(arose.interference_ns, 0, "no two jobs share a device");
-        arose.step_time_ns + arose.interference_ns + arose.switch_cost_ns + arose.order_ns
+        arose.parts().iter().filter_map(|(_, ns)| *ns).sum::<i64>()
     });
     let whole = found.per_job.iter().map(|job| job.jct.predicted_ns as i64 - job.jct.measured_ns as i64);
     assert!(parts.eq(whole), "they add up");

@@ -29,6 +29,7 @@ mod run;
 mod saves;
 mod searches;
 mod sim;
+mod startups;
 mod suggest;
 mod suspend;
 mod trace;

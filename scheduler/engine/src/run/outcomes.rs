@@ -79,6 +79,7 @@ fn outcome(
         jct_ns: end.filter(|_| status == Status::Ok).map(|at| (at - asked.arrival).0),
         queued_ns: known(account.queued),
         switching_ns: known(account.switching),
+        starting_ns: known(account.starting),
         running_ns: known(account.running),
         packed_ns: known(packing.of(asked.id, now)),
         paused_ns: known(account.paused),

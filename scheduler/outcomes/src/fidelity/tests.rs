@@ -25,6 +25,7 @@ fn outcome(name: &str, submit: u64, spent: [u64; 4], switches: [u32; 2], packed:
         jct_ns: Some(s(jct)),
         queued_ns: Some(s(queued)),
         switching_ns: Some(s(switching)),
+        starting_ns: None,
         running_ns: Some(s(running)),
         paused_ns: Some(s(paused)),
         packed_ns: Some(s(packed)),
@@ -120,11 +121,27 @@ fn errors_arise_where_they_arise_and_add_up() {
         (outcome("a", 0, [5, 9, 9, 0], [3, 0], 0), outcome("a", 0, [0, 0, 9, 0], [0, 0], 0), [0, 0, 0, 14]),
     ] {
         let found = compared(&[predicted], &[measured]);
-        let Arose { step_time_ns, interference_ns, switch_cost_ns, order_ns } = found.arose;
-        let parts = [step_time_ns, interference_ns, switch_cost_ns, order_ns];
+        assert_eq!(found.arose.start_up_ns, None, "no side knows its starts");
+        let parts: Vec<i64> = found.arose.parts().iter().filter_map(|(_, ns)| *ns).collect();
         assert_eq!(parts, expected.map(|s| s * 1_000_000_000));
         let Times { predicted_ns, measured_ns, .. } = found.average_jct;
         assert_eq!(parts.iter().sum::<i64>(), predicted_ns as i64 - measured_ns as i64);
+    }
+}
+
+/// Starts of 4 s each were predicted as 1 s each, and one of the three was not predicted. Of the other switches, one was predicted.
+#[test]
+fn starts_are_apart_from_other_switches() {
+    let started =
+        |starting: u64, row: Outcome| Outcome { starting_ns: Some(starting * 1_000_000_000), ..row };
+    let predicted = started(2, outcome("a", 0, [0, 8, 50, 0], [2, 1], 0));
+    let measured = started(12, outcome("a", 0, [0, 20, 50, 0], [3, 1], 0));
+    let arose = compared(&[predicted], &[measured]).arose;
+    // The other switches take 6 s over three, and 8 s over four, of which one counts as order.
+    let parts = [("start-up", -6), ("switch cost", 0), ("order", -6)];
+    for (name, seconds) in parts {
+        let part = arose.parts().into_iter().find(|(part, _)| *part == name).expect("it is a part");
+        assert_eq!(part.1, Some(seconds * 1_000_000_000), "{name}");
     }
 }
 

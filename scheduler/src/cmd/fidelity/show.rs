@@ -5,7 +5,7 @@ use outcomes::fidelity::Bars;
 use rig::output;
 use schema::{
     rows::{
-        Arose, DecisionDifference, Fairness, Fidelity, FinishTimeFairness, Hindsight, TimedAction, Times,
+        DecisionDifference, Fairness, Fidelity, FinishTimeFairness, Hindsight, TimedAction, Times,
         Utilisation,
     },
     units::Nanos,
@@ -105,8 +105,9 @@ pub(super) fn show(
     output::print("")?;
     let mut parts = table::new(&["where it arose", "of the average JCT", ""]);
     let average = found.average_jct.measured_ns as f64;
-    for (name, ns) in named(&found.arose) {
-        parts.add_row([name.to_owned(), signed(ns), percent(ns as f64 / average * 100.0)]);
+    for (name, ns) in found.arose.parts() {
+        let percent = ns.map(|ns| percent(ns as f64 / average * 100.0));
+        parts.add_row([name.to_owned(), table::or_dash(ns.map(signed)), table::or_dash(percent)]);
     }
     table::print(&parts)?;
     if let Some(hindsight) = &found.hindsight {
@@ -129,7 +130,7 @@ pub(super) fn show(
     }
     if args.jobs {
         output::print("")?;
-        let parts = ["step time", "interference", "switch cost", "order"];
+        let parts = found.arose.parts().map(|(name, _)| name);
         let drawn: &[&str] = if found.intervals.is_some() { &["95 %"] } else { &[] };
         let mut jobs = table::new(&[&["job", sides[0], sides[1], "error"], drawn, &parts].concat());
         for job in &found.per_job {
@@ -137,7 +138,7 @@ pub(super) fn show(
             cells.extend(times(job.jct));
             cells.push(percent(job.jct.error_percent));
             cells.extend(found.intervals.map(|_| table::or_dash(job.drawn)));
-            cells.extend(named(&job.arose).map(|(_, ns)| signed(ns)));
+            cells.extend(job.arose.parts().map(|(_, ns)| table::or_dash(ns.map(signed))));
             jobs.add_row(cells);
         }
         table::print(&jobs)?;
@@ -250,15 +251,6 @@ impl Error {
             (Error::Signed(_) | Error::IfKnown(_) | Error::OfFairness(_), Some(error)) => percent(error),
         }
     }
-}
-
-fn named(arose: &Arose) -> [(&'static str, i64); 4] {
-    [
-        ("step time", arose.step_time_ns),
-        ("interference", arose.interference_ns),
-        ("switch cost", arose.switch_cost_ns),
-        ("order", arose.order_ns),
-    ]
 }
 
 fn percent(percent: f64) -> String {

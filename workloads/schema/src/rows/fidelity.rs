@@ -134,11 +134,26 @@ pub struct Arose {
     pub step_time_ns: i64,
     /// Running time of jobs that were packed on one side or both.
     pub interference_ns: i64,
-    /// Cost of the switches that both sides had.
+    /// Time of the starts that both sides had. Absent if it is not known for a side, and then part of `switch_cost_ns`.
+    pub start_up_ns: Option<i64>,
+    /// Cost of the other switches that both sides had.
     pub switch_cost_ns: i64,
     /// Waiting, queued or paused, and switches that only one side had, because other jobs came first or
     /// came earlier.
     pub order_ns: i64,
+}
+
+impl Arose {
+    /// The parts with their names.
+    pub fn parts(&self) -> [(&'static str, Option<i64>); 5] {
+        [
+            ("step time", Some(self.step_time_ns)),
+            ("interference", Some(self.interference_ns)),
+            ("start-up", self.start_up_ns),
+            ("switch cost", Some(self.switch_cost_ns)),
+            ("order", Some(self.order_ns)),
+        ]
+    }
 }
 
 /// One job on both sides.

@@ -49,6 +49,10 @@ pub struct Outcome {
     pub queued_ns: Option<u64>,
     #[serde(deserialize_with = "Option::deserialize")]
     pub switching_ns: Option<u64>,
+    /// The part of the switching time in which it started: until all ranks were ready, or a program was heard of. Absent in files
+    /// without this column.
+    #[serde(default)]
+    pub starting_ns: Option<u64>,
     #[serde(deserialize_with = "Option::deserialize")]
     pub running_ns: Option<u64>,
     /// The part of the running time in which another job had one of its devices, too.
@@ -120,6 +124,8 @@ pub struct Prediction {
     pub queued_ns: Option<u64>,
     #[serde(deserialize_with = "Option::deserialize")]
     pub switching_ns: Option<u64>,
+    #[serde(default)]
+    pub starting_ns: Option<u64>,
     #[serde(deserialize_with = "Option::deserialize")]
     pub running_ns: Option<u64>,
     #[serde(deserialize_with = "Option::deserialize")]
@@ -185,6 +191,7 @@ impl From<&Outcome> for Prediction {
             jct_ns: outcome.jct_ns,
             queued_ns: outcome.queued_ns,
             switching_ns: outcome.switching_ns,
+            starting_ns: outcome.starting_ns,
             running_ns: outcome.running_ns,
             packed_ns: outcome.packed_ns,
             paused_ns: outcome.paused_ns,
