@@ -3,7 +3,7 @@
 //! With stressors of each resource, a job needs one group per stressor and intensity, instead of one group per other job: O(n)
 //! runs instead of O(n^2) (arXiv 2501.16909 measures interference in this way).
 
-use schema::rows::{Curve, Interference, Side};
+use record::rows::{Curve, Interference, Side};
 
 /// Two points for each pair of a job and a stressor, one for the slowdown of each. The intensity is the stressor's global
 /// batch, in percent. `stressors` are names of workloads; groups without exactly one of them are no points. Members under
@@ -43,7 +43,7 @@ pub fn curves(rows: &[Interference], stressors: &[String]) -> Vec<Curve> {
 
 #[cfg(test)]
 mod tests {
-    use schema::rows::{ErrorKind, Status};
+    use record::rows::{ErrorKind, Status};
 
     use super::*;
 

@@ -1,6 +1,7 @@
 //! The groups that are made of the jobs that were named.
 
-use schema::{group::Group, manifest::Cell, sharing::Sharing};
+use record::{group::Group, manifest::Cell};
+use schema::sharing::Sharing;
 
 /// All groups of `size` out of `jobs` jobs, as ascending numbers of jobs. A job may occur more than once in a group, because
 /// the interference between two copies of a job matters, too. The order of the seats does not make another group.

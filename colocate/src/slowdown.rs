@@ -8,13 +8,11 @@
 //! A resumed run measures an incomplete block again, and only launches of one part of the run are compared: the last visit of a
 //! group in a block counts, with the launches alone of the same part.
 
-use schema::{
-    device::Device,
+use record::{
     group::Group,
     rows::{ErrorKind, Interference, MOST_RATIO, Measurement, Status, Warning, Warnings},
-    sharing::Sharing,
-    wire::Timing,
 };
+use schema::{device::Device, sharing::Sharing, wire::Timing};
 use statistics::{
     Interval,
     launches::{abba, between_launches, ratio_paired},

@@ -13,15 +13,17 @@ mod warm_up;
 use std::ops::Range;
 
 use anyhow::ensure;
+use record::{
+    group::{Turn, Visit},
+    launch_end::LaunchEnd,
+};
 use rig::{
     Amount, EventLoop, LaunchRequest, Member, Rig, RigEvent, StopCheck, StopMode, StopRule,
     interrupt::Interrupt, output, sampler::Sampler,
 };
 use schema::{
     FORMAT,
-    group::{Turn, Visit},
     sharing::Sharing,
-    spec::LaunchEnd,
     units::{Nanos, Window},
 };
 

@@ -5,10 +5,8 @@
 //! is kept. If members take turns, this is a whole number of rounds: a window from one member's turn into the other's would
 //! give one of them an additional turn.
 
-use schema::{
-    group::Turn,
-    units::{Nanos, Window},
-};
+use record::group::Turn;
+use schema::units::{Nanos, Window};
 use statistics::{
     Steady,
     steady::{self, Class},

@@ -11,17 +11,15 @@ use anyhow::Context as _;
 use cli::table;
 use colocate::visit::{VisitRequest, visit_group};
 use jobs::launch;
-use rig::{Rig, StopRule, disk, interrupt::Interrupt, measure_alone, output, sampler::Sampler, usage::Scan};
-use schema::{
-    catalog::Catalog,
-    device::Device,
+use record::{
     group::Group,
+    launch_end::LaunchEnd,
     manifest::{Cell, Manifest},
     rows::{ErrorKind, Measurement, Status, Warning},
     run_dir::RunDir,
-    spec::LaunchEnd,
-    units::Nanos,
 };
+use rig::{Rig, StopRule, disk, interrupt::Interrupt, measure_alone, output, sampler::Sampler, usage::Scan};
+use schema::{catalog::Catalog, device::Device, units::Nanos};
 
 pub use self::estimate::{estimate, fewest_launches};
 pub(crate) use self::{ledger::Ledger, lost::Lost};

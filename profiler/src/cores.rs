@@ -13,6 +13,7 @@ use jobs::{
     },
     launch,
 };
+use record::manifest::{Cell, Manifest};
 use rig::{
     device::{DeviceError, allowed_cores, pci_address},
     output,
@@ -21,11 +22,7 @@ use rustix::{
     process::Pid,
     thread::{CpuSet, sched_setaffinity},
 };
-use schema::{
-    device::Device,
-    manifest::{Cell, Manifest},
-    spec::LaunchSpec,
-};
+use schema::{device::Device, spec::LaunchSpec};
 
 const SYS: &str = "/sys";
 

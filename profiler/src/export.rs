@@ -13,15 +13,13 @@ mod steps;
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Context as _;
-use schema::{
+use record::{
     calibration::Calibration,
-    catalog::Catalog,
-    footprint::MeasuredFootprint,
     manifest::{Cell, Manifest},
     rows::{ExportRow, Interference, Measurement, ProgramKind, Split, Summary, tested},
     run_dir::RunDir,
-    spec::LaunchSpec,
 };
+use schema::{catalog::Catalog, footprint::MeasuredFootprint, spec::LaunchSpec};
 
 use crate::{derive::Derived, export::group::Members};
 

@@ -1,6 +1,6 @@
 //! Finds the fastest of several ways to run a workload, as far as the intervals of a run allow.
 
-use schema::rows::Summary;
+use record::rows::Summary;
 use statistics::{
     Interval,
     stop::{MIN_REPEATS, MOST_LAUNCHES, launches_to_part},
@@ -131,7 +131,7 @@ fn lines_of_workload(ranked: &[Ranked]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use schema::rows;
+    use record::rows;
 
     use super::*;
 

@@ -7,10 +7,8 @@ use jobs::{
     plans::{CUDA_CONTEXT_BYTES, Effort, Estimates},
     workload_lookup,
 };
-use schema::{
-    catalog::Catalog, device::Device, group::Group, job::Job, manifest::Cell, sharing::Sharing,
-    units::HumanBytes,
-};
+use record::{group::Group, manifest::Cell};
+use schema::{catalog::Catalog, device::Device, job::Job, sharing::Sharing, units::HumanBytes};
 
 /// Which jobs run together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -207,7 +205,7 @@ fn does_not_fit(members: &[&Cell], mut capacity: impl FnMut(&Device) -> Option<u
 
 #[cfg(test)]
 mod tests {
-    use schema::manifest::Settings;
+    use record::manifest::Settings;
 
     use super::*;
 

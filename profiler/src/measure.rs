@@ -7,8 +7,9 @@ use jobs::{
     run::{self, Observed},
     software,
 };
+use record::{manifest::Manifest, rows::ErrorKind, run_dir::RunDir};
 use rig::{Exit, Rig, interrupt::Interrupt, output, programs, sampler::SamplerCost};
-use schema::{catalog::Catalog, manifest::Manifest, rows::ErrorKind, run_dir::RunDir, units::Nanos};
+use schema::{catalog::Catalog, units::Nanos};
 
 use crate::{
     blocks::{Blocks, Ledger, Lost, Missing},

@@ -8,11 +8,9 @@ use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::Context as _;
 use jobs::run::own_cpu;
+use record::rows::{self, DeviceSample, OverheadRow, Tier};
 use rig::{Exit, LaunchRequest, POLL_TRAINING, Rig, interrupt::Interrupt, sampler::Sampler};
-use schema::{
-    rows::{self, DeviceSample, OverheadRow, Tier},
-    units::Nanos,
-};
+use schema::units::Nanos;
 use statistics::{
     launches::{abba, ratio_paired},
     median,

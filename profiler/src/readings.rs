@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
+use record::rows::{Appender, DeviceSample, Load, ReadingRow, Tier};
 use rig::{
     Exit,
     device::{DeviceReader, ProcessLister, SHORTEST_GPM_WINDOW},
     interrupt::Interrupt,
 };
-use schema::{
-    rows::{Appender, DeviceSample, Load, ReadingRow, Tier},
-    units::Nanos,
-};
+use schema::units::Nanos;
 use statistics::Durations;
 
 use crate::progress::Progress;

@@ -2,12 +2,12 @@
 
 use cli::table::{new, or_dash};
 use comfy_table::{CellAlignment, Table};
-use schema::{
+use record::{
     group::Group,
     manifest,
     rows::{Interference, Status, Summary, Warnings},
-    units::{HumanBytes, Nanos},
 };
+use schema::units::{HumanBytes, Nanos};
 
 use crate::fastest::{Ranked, Standing};
 
@@ -245,7 +245,7 @@ mod tests {
     }
 
     fn summary() -> Summary {
-        schema::rows::from_json(
+        record::rows::from_json(
             r#"{"run": "r", "job": "a", "workload": "a", "device": "cpu:0", "threads": 1, "sharing": "alone", "repeats": 2,
             "repeats_failed": 0, "warnings": "", "status": "ok"}"#,
         )

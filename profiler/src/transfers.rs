@@ -16,6 +16,7 @@
 
 use std::time::Duration;
 
+use record::rows::{DeviceSample, Direction, Tier, TransferRow};
 use rig::{
     Exit,
     device::{
@@ -23,11 +24,7 @@ use rig::{
         cuda::{CudaError, Link},
     },
 };
-use schema::{
-    device::Device,
-    rows::{DeviceSample, Direction, Tier, TransferRow},
-    units::Nanos,
-};
+use schema::{device::Device, units::Nanos};
 use statistics::launches::between_launches;
 
 use crate::progress::Progress;

@@ -4,7 +4,7 @@
 
 use std::{fmt, path::PathBuf};
 
-use schema::rows::{Tier, Warning};
+use record::rows::{Tier, Warning};
 
 /// The share of the window in which the device ran below its requested clock.
 pub const THROTTLED_PERCENT: f64 = rig::sampler::THROTTLED_PERCENT;

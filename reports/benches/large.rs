@@ -9,20 +9,25 @@ use std::{
 };
 
 use criterion::{Criterion, SamplingMode, criterion_group, criterion_main};
+use formats::{
+    decision::{Action, ClusterEvent, DeviceId, JobId, Settled, Turn, TurnWriter},
+    rows::Outcome,
+    trace::Class,
+};
+use record::{
+    manifest::{AlikeNodes, DeviceFacts, Machine, Manifest, Scheduling, Settings, Simulated},
+    placement::Placement,
+    rows::{self, Measurement, Status},
+    run_dir::RunDir,
+    suspension::Suspension,
+};
 use reports::{files, report::Report};
 use schema::{
     FORMAT,
-    decision::{Action, ClusterEvent, DeviceId, JobId, Settled, Turn, TurnWriter},
     device::Device,
     events::EventWriter,
-    manifest::{AlikeNodes, DeviceFacts, Machine, Manifest, Scheduling, Settings, Simulated},
-    placement::Placement,
-    rows::{self, Measurement, Outcome, Status},
-    run_dir::RunDir,
     sharing::Sharing,
     spec::{LaunchSpec, Program},
-    suspension::Suspension,
-    trace::Class,
     units::Nanos,
     wire::{Event, Step, Timing},
 };

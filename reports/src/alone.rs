@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use schema::rows::{Measurement, Status, Summary};
+use record::rows::{Measurement, Status, Summary};
 
 use crate::{
     chart::{Axis, MarkValue, RowMark, RowOf},

@@ -6,8 +6,8 @@ mod replace;
 use std::{fs, io, path::Path};
 
 use anyhow::{Context as _, bail};
+use record::rows::to_csv;
 use rig::Exit;
-use schema::rows::to_csv;
 
 use self::{
     contents::{FIGURES, INDEX, MANIFESTS, foreign_entry},

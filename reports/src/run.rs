@@ -3,12 +3,10 @@
 
 use std::{path::Path, sync::OnceLock};
 
-use schema::{
+use formats::rows::{Draw, MachineSpeed, Outcome, Prediction};
+use record::{
     manifest::{End, Manifest},
-    rows::{
-        self, Curve, Draw, Interference, MachineSpeed, Measurement, Outcome, Prediction, Row, RowError,
-        Summary,
-    },
+    rows::{self, Curve, Interference, Measurement, Row, RowError, Summary},
     run_dir::RunDir,
 };
 

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use schema::rows::{Outcome, Status};
+use formats::rows::Outcome;
+use record::rows::Status;
 use statistics::{median, quantile_of_sorted};
 
 use crate::{

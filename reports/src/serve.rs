@@ -22,7 +22,7 @@ use axum::{
     response::{Html, IntoResponse, Response},
     routing::get,
 };
-use schema::run_dir::RunDir;
+use record::run_dir::RunDir;
 use tokio::net::TcpListener;
 
 use self::{

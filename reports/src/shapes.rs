@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use anyhow::{Context as _, ensure};
-use schema::rows::{self, DurationShape};
+use formats::rows::DurationShape;
+use record::rows::{self};
 
 /// What `sched fit --duration --out` writes.
 pub struct ShapeTable {

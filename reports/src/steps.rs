@@ -2,7 +2,7 @@
 
 use std::{ops::Range, path::Path};
 
-use schema::{
+use record::{
     rows::{Measurement, Status},
     run_dir::RunDir,
     steps::{StepTime, read_times, step_times},

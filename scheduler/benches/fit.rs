@@ -7,11 +7,10 @@
 use std::hint::black_box;
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use formats::fitted::{FittedRow, FormulaName, Layout, ModelFile, ModelSource};
 use model::{FittedModel, Observation, Options, Parts, Setting, fit, fit_workload, formula, observation};
-use schema::{
-    fitted::{Facts, FittedRow, FormulaName, Layout, ModelFile, ModelSource},
-    plan::{Plan, Precision},
-};
+use record::facts::Facts;
+use schema::plan::{Plan, Precision};
 
 const FACTS: Facts =
     Facts { parameters: Some(110_000_000), layers: Some(12), sequence: Some(128), hidden: Some(768) };

@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, SamplingMode, criterion_group, criterion_main};
 use engine::{Engine, job::Payload, journal::Journal, topology::Topology, view::View};
+use formats::decision::Turn;
 use launches::simulated::{self, Settings};
 use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
-use schema::{decision::Turn, manifest::AlikeNodes, units::Nanos};
+use record::manifest::AlikeNodes;
+use schema::units::Nanos;
 
 #[path = "../tests/it/support.rs"]
 #[allow(dead_code)]

@@ -5,17 +5,14 @@ use std::{hint::black_box, path::Path};
 
 use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use engine::{journal::Unrecorded, topology::Topology};
+use formats::trace::{self, Trace, TraceRow};
 use launches::simulated::Settings;
 use model::switch_costs::Named;
 use scheduler::{
     inputs::{self, Purpose},
     trace_generator::{self, Arrivals, Distribution, JobKind, Recipe, Unit},
 };
-use schema::{
-    catalog::Catalog,
-    trace::{self, Trace, TraceRow},
-    units::Nanos,
-};
+use schema::{catalog::Catalog, units::Nanos};
 
 #[path = "../tests/it/support.rs"]
 #[allow(dead_code)]

@@ -19,12 +19,14 @@ use engine::{
     topology::Topology,
     view::{PolicyContext, View},
 };
+use formats::history::PastJob;
 use launches::simulated;
 use model::{
     Classified, JobKey, PackingClass, PackingClasses, PredictRequest, Prediction, Throughput,
     switch_costs::Named,
 };
-use schema::{cluster::NodeFacts, history::PastJob, manifest::AlikeNodes, units::Nanos};
+use record::manifest::{AlikeNodes, NodeFacts};
+use schema::units::Nanos;
 
 #[path = "../tests/it/support.rs"]
 #[allow(dead_code)]

@@ -4,9 +4,10 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
+use formats::fitted::FormulaName;
 use model::{FittedModel, formula};
 use scheduler::best_plan::Search;
-use schema::{catalog::Catalog, fitted::FormulaName};
+use schema::catalog::Catalog;
 
 #[path = "../tests/commands/plan/planted.rs"]
 mod planted;

@@ -11,9 +11,10 @@ use engine::{
     topology::Topology,
     view::View,
 };
+use formats::decision::Turn;
 use launches::simulated::Settings;
 use model::switch_costs::Named;
-use schema::{decision::Turn, units::Nanos};
+use schema::units::Nanos;
 
 #[path = "../tests/it/support.rs"]
 mod support;

@@ -20,10 +20,11 @@ use engine::{
     topology::Topology,
     view::{PolicyContext, View},
 };
+use formats::trace::Class;
 use jobs::plans::Judgement;
 use launches::simulated;
 use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
-use schema::{catalog::Catalog, plan::Plan, trace::Class, units::Nanos};
+use schema::{catalog::Catalog, plan::Plan, units::Nanos};
 
 #[path = "../tests/it/support.rs"]
 #[allow(dead_code)]

@@ -1,14 +1,13 @@
 //! How long it takes to choose what to measure next: 8 of 2,000 configurations, with the formula that has most parameters.
 
 use criterion::{Criterion, criterion_group, criterion_main};
+use formats::fitted::FormulaName;
 use model::{
     Fit, Parts, Placement, Setting,
     suggest::{Candidate, Design, suggest},
 };
-use schema::{
-    fitted::{Facts, FormulaName},
-    plan::{Plan, Precision},
-};
+use record::facts::Facts;
+use schema::plan::{Plan, Precision};
 
 /// 2,000 configurations of a model of a thousand million parameters.
 fn candidates() -> Vec<Candidate> {

@@ -2,13 +2,16 @@
 
 use std::collections::BTreeSet;
 
+use formats::{
+    fitted::{BasisWord, FittedRow, FittedWorkload, FormulaName, ModelFile},
+    rows::{BestPlan, MemorySource, RankBy},
+};
 use jobs::plans::{self, memory::DeviceMemory};
 use model::{Answer, Basis, FittedModel, Placement, Setting, formula};
+use record::facts::Facts;
 use schema::{
     catalog::Workload,
-    fitted::{BasisWord, Facts, FittedRow, FittedWorkload, FormulaName, ModelFile},
     plan::{Plan, Precision},
-    rows::{BestPlan, MemorySource, RankBy},
     units::{HumanBytes, Nanos},
 };
 

@@ -6,11 +6,9 @@ use engine::{
     journal::{Journal, name_of_refused},
     view::View,
 };
+use formats::decision::{Turn, TurnWriter};
+use record::rows::RowError;
 use rig::output;
-use schema::{
-    decision::{Turn, TurnWriter},
-    rows::RowError,
-};
 
 /// The file `decisions.jsonl` of a run. Refused actions are also printed on stderr.
 pub struct Decisions(TurnWriter);

@@ -2,14 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use formats::decision::{JobId, Settled};
 use launches::{
     recorded::{Recorded, RecordedJob, RecordedLaunch},
     simulated::{Exact, ProgressModel, Stretch},
 };
-use schema::{
-    decision::{JobId, Settled},
-    units::Nanos,
-};
+use schema::units::Nanos;
 
 /// The largest distance of a recorded report from its due time, as a fraction of the time since the report before.
 const AWAY: f64 = 0.1;

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use schema::{
-    catalog::Catalog,
+use formats::{
     history::{EarlierRun, PastJob},
-    rows::{Outcome, RowError},
+    rows::Outcome,
     trace::Trace,
-    units::Nanos,
 };
+use record::rows::RowError;
+use schema::{catalog::Catalog, units::Nanos};
 
 use crate::inputs::{self, Purpose};
 

@@ -13,19 +13,17 @@ use engine::{
     cluster::JobId,
     job::{JobRequest, Pausing, Payload, SharedRequest},
 };
+use formats::trace::{Trace, TraceLine, TraceRow};
 use jobs::{
     cells::{self, CommandLine},
     workload_lookup,
 };
 use model::Table;
-use schema::{
-    catalog::Catalog,
-    plan::Plan,
+use record::{
     rows::{self, RowError},
     run_dir::RunDir,
-    trace::{Trace, TraceLine, TraceRow},
-    units::Nanos,
 };
+use schema::{catalog::Catalog, plan::Plan, units::Nanos};
 
 /// The use of the jobs of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,9 +7,9 @@ use std::io::IsTerminal as _;
 
 use cli::progress;
 use engine::{journal::Journal, topology::Topology, view::View};
+use formats::decision::{ClusterEvent, Turn};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use rig::output;
-use schema::decision::{ClusterEvent, Turn};
 
 use self::{panel::panel, turn_text::turn_lines};
 

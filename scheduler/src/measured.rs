@@ -16,14 +16,14 @@ use std::{
 };
 
 use anyhow::Context as _;
+use formats::fitted::{FittedRow, LaunchesDiffer, Layout, ModelSource, UnfitRow};
 use model::Launches;
+use record::{facts::Facts, lines};
 use rig::Exit;
 use schema::{
     catalog::{Catalog, Workload},
     device::{Device, Division},
-    fitted::{Facts, FittedRow, LaunchesDiffer, Layout, ModelSource, UnfitRow},
     job::Job,
-    lines,
 };
 
 pub use self::parameters::parameters;

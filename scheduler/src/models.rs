@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use engine::topology::Topology;
+use formats::fitted::ModelFile;
 use model::{
     BeliefError, FittedModel, HostDrift, InTurns, KnownOrFitted, PackingClasses, PredictRequest, Prediction,
     Spread, Throughput, switch_costs::Startups,
 };
-use schema::{
-    fitted::ModelFile,
+use record::{
     manifest::{Manifest, SizeOfError},
     rows::Warnings,
 };

@@ -28,22 +28,24 @@ use engine::{
     job::{Ending, Phase, State},
     replay::replay,
 };
+use formats::{
+    decision::{self, Turn},
+    rows::{DecisionTimes, Outcome, Part, Prediction, Skip, skipped_ns},
+};
 use jobs::{
     machine,
     plans::Estimates,
     run::{self, Observed},
 };
 use launches::{ResumePoint, fast_forward::FastForward, recorded::Recorded};
-use rig::{Exit, Rig, cuda_checkpoint, interrupt::Interrupt, output, programs};
-use schema::{
-    decision::{self, Turn},
-    device::Device,
+use record::{
     manifest::Manifest,
-    rows::{self, Appender, DecisionTimes, Outcome, Part, Prediction, Skip, Status},
+    rows::{self, Appender, Status},
     run_dir::RunDir,
     suspension::Suspension,
-    units::Nanos,
 };
+use rig::{Exit, Rig, cuda_checkpoint, interrupt::Interrupt, output, programs};
+use schema::{device::Device, units::Nanos};
 use testbed::{
     checkpoints::Checkpoints,
     process::{ProcessLauncher, TestbedSetup},
@@ -253,7 +255,7 @@ fn resume_point(
     let parts: Vec<Part> = rows::read_appended(&run.parts_path())?;
     let said = parts.last().zip(recovered.last_word_mono_ns).map(|(part, word)| {
         let of_part = skips.partition_point(|row| row.from_ns < part.at_ns);
-        let skipped = Nanos(rows::skipped_ns(&skips[of_part..]));
+        let skipped = Nanos(skipped_ns(&skips[of_part..]));
         Nanos(part.at_ns) + word.saturating_sub(Nanos(part.mono_ns)) + skipped
     });
     let decided = turns.last().map(|turn| turn.at_ns);

@@ -2,7 +2,8 @@
 
 use anyhow::ensure;
 use model::{Parts, Prior};
-use schema::{calibration::Calibration, device::Device};
+use record::calibration::Calibration;
+use schema::device::Device;
 
 /// What training takes of collectives that were measured by themselves.
 struct InTraining {
@@ -96,7 +97,7 @@ mod tests {
 
     #[test]
     fn measured_bandwidths_take_the_place_of_assumed_ones() {
-        let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../workloads/schema/golden/machine.toml");
+        let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../profiler/record/golden/machine.toml");
         let mut calibration = Calibration::read(Path::new(golden)).unwrap();
         let mut larger = calibration.all_reduce[0].clone();
         larger.bytes *= 1024;

@@ -1,13 +1,12 @@
 //! The memory of a rank of a workload under any plan, by a model of `sched fit`.
 
-use jobs::plans::memory::{CUDA_CONTEXT_BYTES, DeviceMemory, Numbers, activation_bytes, states_bytes};
-use model::{MemoryModel, MemorySetting, memory};
-use schema::{
-    catalog::Workload,
+use formats::{
     fitted::{FittedRow, FittedWorkload, MemoryFit, ModelFile, UnfitRow},
-    plan::Plan,
     rows::MemorySource,
 };
+use jobs::plans::memory::{CUDA_CONTEXT_BYTES, DeviceMemory, Numbers, activation_bytes, states_bytes};
+use model::{MemoryModel, MemorySetting, memory};
+use schema::{catalog::Workload, plan::Plan};
 
 /// Standard deviation of the logarithm of the activations of a sample: by their closed form alone, as what a fit starts from, and
 /// where nothing is known.

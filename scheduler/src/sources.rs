@@ -6,7 +6,9 @@ use std::{
     str::FromStr,
 };
 
-use schema::{fitted::ModelFile, manifest::FittedFile, run_dir::RunError};
+use formats::fitted::ModelFile;
+use record::manifest::FittedFile;
+use schema::files::RunError;
 
 /// Where step times come from: tables first, then fitted models, and then the times of the trace, which hold for what a job asks for.
 ///

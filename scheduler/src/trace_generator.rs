@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, bail, ensure};
 use fastrand::Rng;
-use schema::trace::TraceRow;
+use formats::trace::TraceRow;
 use statrs::distribution::{ContinuousCDF as _, Exp, LogNormal};
 
 use self::{

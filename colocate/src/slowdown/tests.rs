@@ -1,8 +1,6 @@
 use proptest::prelude::*;
-use schema::{
-    group::Turn,
-    units::{Nanos, Window},
-};
+use record::group::Turn;
+use schema::units::{Nanos, Window};
 
 use super::*;
 use crate::window::{LaunchActivity, SteadyPart, Step, common};

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use record::group::Turn;
 use rig::{POLL_TRAINING, StopCheck, pace::SHORTEST_LOOK};
 use schema::{
-    group::Turn,
     sharing::{Quantum, Weights},
     units::Nanos,
 };

@@ -7,8 +7,8 @@ use std::{
 };
 
 use anyhow::{bail, ensure};
+use record::manifest::Manifest;
 use rig::output;
-use schema::manifest::Manifest;
 
 /// The programs that the user agrees to start. A function that starts a program of a file takes this value, so that no caller can forget
 /// to ask.

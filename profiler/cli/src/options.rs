@@ -2,7 +2,8 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use schema::{device::Device, manifest::Settings, units::HumanBytes};
+use record::manifest::Settings;
+use schema::{device::Device, units::HumanBytes};
 
 /// The default of `--heartbeat`, except for programs that are measured until they end.
 pub const HEARTBEAT: Duration = Duration::from_secs(120);

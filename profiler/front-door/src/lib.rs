@@ -12,12 +12,12 @@ use std::{
     process::{Command, Output},
 };
 
-use rustix::thread::sched_getaffinity;
-use schema::{
-    capabilities::Capabilities,
+use record::{
     rows::{self, Interference, Measurement, Summary},
     run_dir::RunDir,
 };
+use rustix::thread::sched_getaffinity;
+use schema::capabilities::Capabilities;
 
 pub use self::{
     background::{Background, KilledAtTheEnd},

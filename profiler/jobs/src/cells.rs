@@ -3,12 +3,12 @@
 use std::{collections::BTreeSet, path::Path, str::FromStr};
 
 use anyhow::{Context as _, bail, ensure};
+use record::manifest::Cell;
 use rig::{StepPattern, programs};
 use schema::{
     catalog::{Catalog, Workload},
     device::Device,
     job::{Job, command_name},
-    manifest::Cell,
     plan::Plan,
     sharing::Sharing,
 };

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{bail, ensure};
-use schema::{
+use record::{
     folder::Folder,
     manifest::{Cell, Manifest, Settings},
     run_dir::RunDir,

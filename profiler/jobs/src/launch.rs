@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
+use record::{
+    manifest::{Cell, Manifest, Settings},
+    run_dir::RunDir,
+};
 use rig::{FIRST_STEP, Isolation, LaunchRequest, Timeouts};
 use schema::{
     catalog::{Catalog, Workload},
     device::Device,
-    manifest::{Cell, Manifest, Settings},
     plan::Plan,
-    run_dir::RunDir,
     spec::{AllReduce, LaunchSpec, Program, Training},
 };
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use schema::{manifest::Machine, run_dir::RunDir};
+use record::{manifest::Machine, run_dir::RunDir};
 
 /// Turns TF32 off in NVIDIA's libraries where it is 0, whatever a program asks for.
 pub const NVIDIA_OVERRIDE: &str = "NVIDIA_TF32_OVERRIDE";

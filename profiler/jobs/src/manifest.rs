@@ -2,15 +2,12 @@
 
 use std::path::PathBuf;
 
-use rig::device;
-use schema::{
-    FORMAT,
-    catalog::Catalog,
-    device::Device,
+use record::{
     group::Group,
     manifest::{Cell, DeviceFacts, Manifest, Settings},
-    units::Nanos,
 };
+use rig::device;
+use schema::{FORMAT, catalog::Catalog, device::Device, units::Nanos};
 
 use crate::{
     folder, machine,

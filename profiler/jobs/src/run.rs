@@ -7,20 +7,18 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use record::{
+    manifest::{End, Manifest, ObserverCost},
+    rows::Appender,
+    run_dir::RunDir,
+};
 use rig::{
     Exit,
     device::{self, DeviceReader},
     sampler::{Sampler, SamplerCost},
 };
 use rustix::{fs::FlockOperation, io::Errno};
-use schema::{
-    FORMAT,
-    device::Device,
-    manifest::{End, Manifest, ObserverCost},
-    rows::Appender,
-    run_dir::RunDir,
-    units::Nanos,
-};
+use schema::{FORMAT, device::Device, units::Nanos};
 
 /// Checks that the folder with real data exists, because launches read it much later.
 ///

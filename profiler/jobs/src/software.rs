@@ -1,8 +1,9 @@
 //! The software that a run depends on and an update may change.
 
 use anyhow::bail;
+use record::{manifest::Manifest, run_dir::RunDir};
 use rig::{Exit, device, programs};
-use schema::{device::Device, manifest::Manifest, run_dir::RunDir};
+use schema::device::Device;
 
 /// The version of this program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -2,7 +2,8 @@
 
 use std::io;
 
-use schema::run_dir::{RunDir, RunError};
+use record::run_dir::RunDir;
+use schema::files::RunError;
 
 use crate::exit::Exit;
 

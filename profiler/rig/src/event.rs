@@ -1,6 +1,7 @@
 //! Events of a rig, which report the state of all launches to its caller.
 
-use schema::{spec::LaunchEnd, units::Nanos, wire::Event};
+use record::launch_end::LaunchEnd;
+use schema::{units::Nanos, wire::Event};
 
 /// One launch in a rig. Numbers count up from 0 and are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

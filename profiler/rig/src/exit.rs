@@ -5,7 +5,8 @@ use std::{
     process::ExitCode,
 };
 
-use schema::{rows::RowError, run_dir::RunError};
+use record::rows::RowError;
+use schema::files::RunError;
 
 use crate::{limits, output, sampler::SamplerError};
 

@@ -3,7 +3,8 @@
 use std::{fs, path::Path, process::Stdio, time::Duration};
 
 use anyhow::{Context as _, bail};
-use schema::{footprint::Answer, run_dir::RunDir, spec::LaunchSpec};
+use record::run_dir::RunDir;
+use schema::{footprint::Answer, spec::LaunchSpec};
 
 use crate::{
     interrupt,

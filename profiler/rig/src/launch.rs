@@ -24,13 +24,16 @@ mod verdict;
 
 use std::{collections::VecDeque, fs, sync::Arc, time::Duration};
 
+use record::{
+    launch_end::{LaunchEnd, Notes, RankEnd},
+    rows::ErrorKind,
+    run_dir::RunDir,
+};
 use schema::{
     FORMAT,
     events::write_command,
     grant::Grant,
-    rows::ErrorKind,
-    run_dir::RunDir,
-    spec::{LaunchEnd, LaunchSpec, Notes, RankEnd},
+    spec::LaunchSpec,
     units::Nanos,
     wire::{Command, Event, EventLine},
 };

@@ -37,6 +37,7 @@ use std::{
 };
 
 use anyhow::Context;
+use record::launch_end::RankEnd;
 use rustix::{
     process::{
         Pid, Signal, WaitOptions, WaitStatus, getpid, getppid, set_child_subreaper,
@@ -44,7 +45,7 @@ use rustix::{
     },
     thread::{CpuSet, sched_setaffinity},
 };
-use schema::{device::Device, spec::RankEnd, units::Nanos};
+use schema::{device::Device, units::Nanos};
 
 use self::children::usage_of_children;
 use crate::{descriptors, limits, processes::descendants, slices};

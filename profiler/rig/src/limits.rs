@@ -6,8 +6,9 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
+use record::rows::RowError;
 use rustix::io::Errno;
-use schema::{rows::RowError, run_dir::RunError};
+use schema::files::RunError;
 use signal_hook::{consts::SIGXFSZ, flag};
 
 /// Lets a write beyond the limit of file sizes (`ulimit -f`) fail with an error, instead of ending the program by SIGXFSZ. Programs that it

@@ -1,6 +1,7 @@
 //! Runs one job from its start until it has enough steady steps, and ends it at a step boundary.
 
-use schema::{spec::LaunchEnd, units::Nanos, wire::Event};
+use record::launch_end::LaunchEnd;
+use schema::{units::Nanos, wire::Event};
 use statistics::{steady, warm_up};
 
 use crate::{

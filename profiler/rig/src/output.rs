@@ -83,9 +83,9 @@ mod tests {
             assert_eq!(harmless(text), printed);
         }
         let name = "\u{7f}\u{1b}";
-        let json = schema::rows::to_json(&name);
+        let json = record::rows::to_json(&name);
         assert_eq!(
-            schema::rows::from_json::<String>(&harmless(&json)).unwrap(),
+            record::rows::from_json::<String>(&harmless(&json)).unwrap(),
             name,
             "JSON stays what it was"
         );

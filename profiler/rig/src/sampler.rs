@@ -23,12 +23,11 @@ use std::{
     time::Duration,
 };
 
-use schema::{
-    device::Device,
+use record::{
+    launch_end::RankEnd,
     rows::{Appender, DeviceSample, HostSample, RowError},
-    spec::RankEnd,
-    units::Nanos,
 };
+use schema::{device::Device, units::Nanos};
 
 use self::{
     keeper::KeeperOrder,

@@ -1,10 +1,7 @@
 //! Estimates the number of launches of a run and its duration.
 
-use schema::{
-    manifest::{Manifest, Settings},
-    sharing::Sharing,
-    units::Nanos,
-};
+use record::manifest::{Manifest, Settings};
+use schema::{sharing::Sharing, units::Nanos};
 use statistics::stop::MIN_REPEATS;
 
 use crate::order;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use schema::{
+use record::{
     group::Group,
     manifest::Cell,
     rows::{Measurement, Status},
@@ -93,7 +93,8 @@ impl Account {
 
 #[cfg(test)]
 mod tests {
-    use schema::{rows::ErrorKind, sharing::Sharing};
+    use record::rows::ErrorKind;
+    use schema::sharing::Sharing;
 
     use super::*;
 

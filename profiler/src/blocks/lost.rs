@@ -4,15 +4,8 @@
 //! devices, because a device may have recovered.
 
 use colocate::visit::SeatRequest;
-use schema::{
-    FORMAT,
-    device::Device,
-    group::Visit,
-    rows::ErrorKind,
-    run_dir::{RunDir, RunError},
-    spec::{LaunchEnd, LaunchSpec},
-    units::Nanos,
-};
+use record::{group::Visit, launch_end::LaunchEnd, rows::ErrorKind, run_dir::RunDir};
+use schema::{FORMAT, device::Device, files::RunError, spec::LaunchSpec, units::Nanos};
 
 /// The lost devices, each with the launch that is stuck on it.
 #[derive(Default)]
@@ -78,7 +71,7 @@ pub(super) fn refuse_all(run: &RunDir, seats: &[SeatRequest], why: &str) -> Resu
 
 #[cfg(test)]
 mod tests {
-    use schema::spec::RankEnd;
+    use record::launch_end::RankEnd;
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! The cells and groups that a run has still to measure, and those that it has given up.
 
-use schema::{
+use record::{
     group::Group,
     manifest::{Cell, Settings},
 };

@@ -3,15 +3,13 @@
 use anyhow::Context as _;
 use colocate::visit::SeatRequest;
 use jobs::launch;
-use rig::LaunchRequest;
-use schema::{
-    catalog::Catalog,
-    device::Device,
+use record::{
     group::Group,
     manifest::{Cell, Manifest},
     run_dir::RunDir,
-    spec::Seat,
 };
+use rig::LaunchRequest;
+use schema::{catalog::Catalog, device::Device, spec::Seat};
 
 use crate::cores::{self, HostCores};
 

@@ -1,11 +1,13 @@
 //! All-reduces between the devices of the pool: their cells and their rows.
 
 use jobs::cells::joined;
-use schema::{
+use record::{
     calibration::{AllReduceRow, Measured, NotMeasured},
-    device::Device,
     manifest::{Cell, DeviceFacts, Settings},
     rows::Summary,
+};
+use schema::{
+    device::Device,
     sharing::Sharing,
     spec::Collectives,
     units::{HumanBytes, Nanos},

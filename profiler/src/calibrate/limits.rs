@@ -1,7 +1,8 @@
 //! The limits of a calibration: its budget, and an interrupt by the user.
 
+use record::{calibration::Calibration, manifest::Manifest};
 use rig::{Exit, interrupt::Interrupt};
-use schema::{calibration::Calibration, manifest::Manifest, units::Nanos};
+use schema::units::Nanos;
 
 use super::values::failed;
 

@@ -8,8 +8,8 @@ use builtin_worker::{
     triad::{ELEMENT_BYTES, triad},
 };
 use procfs::Current as _;
+use record::calibration::MemoryRow;
 use schema::{
-    calibration::MemoryRow,
     device::Device,
     units::{HumanBytes, Nanos},
 };

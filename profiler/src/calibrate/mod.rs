@@ -17,16 +17,14 @@ use jobs::{
     cells::joined,
     run::{self, Observed},
 };
-use rig::{Exit, Rig, programs, sampler::Sampler};
-use schema::{
-    FORMAT,
+use record::{
     calibration::{Calibration, CopyRow, Measured, SpinRow},
-    catalog::Catalog,
-    device::Device,
     manifest::{Cell, Manifest},
     rows::Status,
     run_dir::RunDir,
 };
+use rig::{Exit, Rig, programs, sampler::Sampler};
+use schema::{FORMAT, catalog::Catalog, device::Device};
 
 pub use self::all_reduce::cells as all_reduces;
 use self::{

@@ -3,14 +3,16 @@
 use std::{collections::BTreeMap, fs, io, path::Path};
 
 use jobs::launch;
-use rig::{EventLoop, Rig};
-use schema::{
+use record::{
     calibration::{NotMeasured, RestartRow, SuspendRow, Switch},
-    catalog::Catalog,
     manifest::{Cell, Manifest},
     run_dir::RunDir,
-    spec::Program,
     suspension::Suspension,
+};
+use rig::{EventLoop, Rig};
+use schema::{
+    catalog::Catalog,
+    spec::Program,
     units::Nanos,
     wire::{Command, Event},
 };

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
+use record::launch_end::LaunchEnd;
 use rig::{EventLoop, Member, RigEvent, StopMode};
-use schema::{spec::LaunchEnd, units::Nanos, wire::Event};
+use schema::{units::Nanos, wire::Event};
 
 /// Why a restart has no numbers.
 pub(super) enum Trouble {

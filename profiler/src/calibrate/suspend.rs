@@ -3,21 +3,19 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use record::{
+    calibration::{SuspendCost, SuspendRow, Switch},
+    manifest::Cell,
+    rows::Tier,
+    suspension::Suspension,
+};
 use rig::{
     POLL_TRAINING,
     cuda_checkpoint::{self, CudaAction, Switching},
     device,
     pace::Pace,
 };
-use schema::{
-    calibration::{SuspendCost, SuspendRow, Switch},
-    device::Device,
-    manifest::Cell,
-    rows::Tier,
-    suspension::Suspension,
-    units::Nanos,
-    wire::Event,
-};
+use schema::{device::Device, units::Nanos, wire::Event};
 
 use super::{
     restart::{Parts, STEPS},

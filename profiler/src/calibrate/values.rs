@@ -1,6 +1,6 @@
 //! The values of a calibration: numbers with their intervals, and the reasons for missing ones.
 
-use schema::{
+use record::{
     calibration::{Measured, NotMeasured},
     rows::Status,
 };

@@ -14,14 +14,16 @@ use jobs::{
     manifest::{self, RunRequest},
     pool,
 };
+use record::{
+    calibration::{Calibration, Measured, SuspendRow},
+    manifest::{DeviceFacts, Manifest, Settings},
+    rows,
+};
 use rig::{Exit, device, output};
 use schema::{
-    calibration::{Calibration, Measured, SuspendRow},
     catalog::Catalog,
     device::Device,
     job::Job,
-    manifest::{DeviceFacts, Manifest, Settings},
-    rows,
     spec::Collectives,
     units::{HumanBytes, Nanos},
 };

@@ -8,11 +8,9 @@ use jobs::{
     manifest::{self, RunRequest},
     plans::Estimates,
 };
+use record::{manifest::Manifest, rows};
 use rig::{Exit, output};
-use schema::{
-    catalog::Catalog, footprint::Footprints, job::Job, manifest::Manifest, rows, sharing::Sharing,
-    units::Nanos,
-};
+use schema::{catalog::Catalog, footprint::Footprints, job::Job, sharing::Sharing, units::Nanos};
 
 use super::{
     options::{MeasureOptions, ResumeOptions},

@@ -4,15 +4,14 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use anyhow::{Context as _, bail};
 use cli::table;
-use rig::{Exit, output};
-use schema::{
+use record::{
     rows::{
         self, Compared, Comparison, Interference, Measurement, Quantity, Repeatability, RunRatio, Summary,
     },
     run_dir::RunDir,
-    sharing::Sharing,
-    units::Nanos,
 };
+use rig::{Exit, output};
+use schema::{sharing::Sharing, units::Nanos};
 use statistics::{
     launches::log_deviation,
     runs::{Measured, between_runs},

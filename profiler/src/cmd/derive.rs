@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use jobs::run;
+use record::run_dir::RunDir;
 use rig::Exit;
-use schema::run_dir::RunDir;
 
 use super::runs;
 use crate::derive::Derived;

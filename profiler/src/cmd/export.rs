@@ -6,13 +6,13 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use rig::{Exit, output};
-use schema::{
+use record::{
     calibration::Calibration,
-    catalog::Catalog,
     rows::{self, Columns, ExportRow, Row, Status, TableFile, TableFormat},
-    run_dir::{RunDir, RunError},
+    run_dir::RunDir,
 };
+use rig::{Exit, output};
+use schema::{catalog::Catalog, files::RunError};
 
 use crate::export::{self, Source};
 

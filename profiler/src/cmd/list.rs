@@ -7,16 +7,12 @@ use jobs::{
     plans::{self, Candidate, Effort, Estimates, Judgement},
     pool, workload_lookup,
 };
-use rig::{Exit, output};
-use schema::{
-    catalog::Catalog,
-    device::Device,
-    job::Job,
+use record::{
     manifest::Settings,
     rows::{self, PlanRow},
-    spec::Collectives,
-    units::HumanBytes,
 };
+use rig::{Exit, output};
+use schema::{catalog::Catalog, device::Device, job::Job, spec::Collectives, units::HumanBytes};
 
 /// The seed of launches that measure memory, which does not depend on the seed.
 const ANY_SEED: u64 = 1;

@@ -11,13 +11,8 @@ use jobs::{
     cells::{self, CommandLine},
     pool,
 };
-use schema::{
-    catalog::Catalog,
-    device::Device,
-    job::Job,
-    manifest::{Cell, Settings},
-    spec::Collectives,
-};
+use record::manifest::{Cell, Settings};
+use schema::{catalog::Catalog, device::Device, job::Job, spec::Collectives};
 
 use crate::cores;
 

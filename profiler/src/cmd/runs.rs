@@ -8,15 +8,13 @@ use cli::{
     table,
 };
 use jobs::manifest;
-use rig::{Exit, interrupt::Interrupt, output};
-use schema::{
-    catalog::Catalog,
-    footprint::Footprints,
+use record::{
     manifest::Manifest,
     rows::{self, Summary},
     run_dir::RunDir,
-    units::Nanos,
 };
+use rig::{Exit, interrupt::Interrupt, output};
+use schema::{catalog::Catalog, footprint::Footprints, units::Nanos};
 
 use super::options::ResumeOptions;
 use crate::{derive::Derived, fastest, measure, run_tables, warnings};

@@ -11,15 +11,12 @@ use jobs::{
     manifest::{self, RunRequest},
     plans::Estimates,
 };
-use rig::{Exit, output};
-use schema::{
-    footprint::Footprints,
-    job::Job,
+use record::{
     manifest::{Manifest, Settings},
-    plan::Plan,
     rows::{self, JobTable},
-    units::Nanos,
 };
+use rig::{Exit, output};
+use schema::{footprint::Footprints, job::Job, plan::Plan, units::Nanos};
 
 use super::{
     options::{MeasureOptions, ResumeOptions, positive},

@@ -11,11 +11,9 @@ use jobs::{
     pool,
     run::{self, Observed},
 };
+use record::{manifest::Settings, rows, run_dir::RunDir};
 use rig::{Exit, output, sampler::SamplerCost};
-use schema::{
-    catalog::Catalog, device::Device, manifest::Settings, rows, run_dir::RunDir, spec::Collectives,
-    units::HumanBytes,
-};
+use schema::{catalog::Catalog, device::Device, spec::Collectives, units::HumanBytes};
 
 use self::bench::Bench;
 

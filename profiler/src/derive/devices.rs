@@ -1,10 +1,8 @@
 //! The columns of a row that come from readings of devices in its windows.
 
+use record::rows::{DeviceSample, HostSample, Measurement, Tier};
 use rig::device::WRAPS_BEYOND;
-use schema::{
-    rows::{DeviceSample, HostSample, Measurement, Tier},
-    units::Nanos,
-};
+use schema::units::Nanos;
 
 use super::rounded;
 use crate::window::{Window, growth_in, longest_gap, mean, sum_of_all};

@@ -1,12 +1,15 @@
 //! Warnings about rows. Each gate compares the data of a launch with a bound of [`warnings`].
 
 use jobs::cells::joined;
+use record::{
+    launch_end::LaunchEnd,
+    rows::{DeviceSample, HostSample, Tier, Warning},
+    steps::JobStep,
+};
 use rig::{StepPattern, device};
 use schema::{
     device::Device,
-    rows::{DeviceSample, HostSample, Tier, Warning},
-    spec::{LaunchEnd, LaunchSpec},
-    steps::JobStep,
+    spec::LaunchSpec,
     units::Nanos,
     wire::{Event, EventLine, Timing},
 };

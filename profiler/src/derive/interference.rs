@@ -1,15 +1,17 @@
 //! Rows of `interference.csv` and `curves.csv`, their warnings, and groups that turned out to be impossible.
 
 use colocate::{curves, slowdown};
-use schema::{
-    events::EventError,
+use record::{
     group::Group,
     manifest::{Cell, Manifest},
     rows::{Curve, ErrorKind, Interference, Measurement, Status, Warning},
     run_dir::RunDir,
+    steps::read_each,
+};
+use schema::{
+    events::EventError,
     sharing::Sharing,
     spec::LaunchSpec,
-    steps::read_each,
     wire::{Event, Timing},
 };
 
@@ -139,7 +141,7 @@ fn rows_of_refused(run: &RunDir, manifest: &Manifest, group: &Group, reason: &st
 
 #[cfg(test)]
 mod tests {
-    use schema::rows::Warnings;
+    use record::rows::Warnings;
 
     use super::*;
 

@@ -3,13 +3,16 @@
 use std::{collections::BTreeSet, path::PathBuf};
 
 use anyhow::anyhow;
-use schema::{
-    device::Device,
+use record::{
+    launch_end::LaunchEnd,
     manifest::{Cell, DeviceFacts, Manifest},
     rows::{Arithmetic, ErrorKind, HostSample, Measurement, Status, Warning},
     run_dir::RunDir,
-    spec::{LaunchEnd, LaunchSpec, Program},
     steps::{Invalid, JobEvents, JobStep, read_job},
+};
+use schema::{
+    device::Device,
+    spec::{LaunchSpec, Program},
     units::Nanos,
     wire::{Event, EventLine, Timing},
 };

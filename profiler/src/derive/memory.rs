@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use schema::{
+use record::{
+    launch_end::{LaunchEnd, RankEnd},
     rows::HostSample,
-    spec::{LaunchEnd, RankEnd},
 };
 
 /// The largest resident memory in one reading, over all processes of all ranks. It is at least the peak of the largest single
@@ -36,7 +36,7 @@ mod tests {
         let json = format!(
             r#"{{"mono_ns": {mono_ns}, "end_mono_ns": {mono_ns}, "launch": "a", "rank": {rank}, "rss_bytes": {rss_bytes}}}"#
         );
-        schema::rows::from_json(&json).unwrap()
+        record::rows::from_json(&json).unwrap()
     }
 
     #[test]

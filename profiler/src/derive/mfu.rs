@@ -6,12 +6,11 @@
 //! is then never too high.
 
 use jobs::machine::{NVIDIA_OVERRIDE, TORCH_OVERRIDE};
-use schema::{
-    catalog::Model,
+use record::{
     manifest::{DeviceFacts, Machine},
-    plan::Precision,
     rows::Arithmetic,
 };
+use schema::{catalog::Model, plan::Precision};
 
 /// The vendor's peak rate of a device for the arithmetic in which a model is computed on it, in FLOP/s; `None` if it is not
 /// known.

@@ -3,11 +3,11 @@
 
 use std::borrow::Cow;
 
-use schema::{
+use record::{
     manifest::Manifest,
     rows::{ErrorKind, Measurement, Status},
-    sharing::Sharing,
 };
+use schema::sharing::Sharing;
 
 /// For each row, whether its measurement is missing. A visit of a group is missing as a whole, because it ends with any member.
 pub(crate) fn missing(rows: &[Measurement]) -> Vec<bool> {

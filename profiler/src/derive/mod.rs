@@ -17,14 +17,14 @@ mod trace;
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, bail};
-use schema::{
+use record::{
+    launch_end::LaunchEnd,
     manifest::{Cell, Manifest},
     rows::{self, Appender, Curve, ErrorKind, Interference, Measurement, Status, Summary},
     run_dir::{self, RunDir},
-    spec::LaunchEnd,
     steps::JobStep,
-    units::Nanos,
 };
+use schema::units::Nanos;
 
 use self::samples::Samples;
 use crate::warnings::Finding;

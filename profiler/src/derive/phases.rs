@@ -1,11 +1,10 @@
 //! The medians of the phases of a step.
 
-use schema::{
+use record::{
     rows::{ByStage, Measurement},
     steps::JobStep,
-    units::Nanos,
-    wire::Phases,
 };
+use schema::{units::Nanos, wire::Phases};
 use statistics::median;
 
 use super::whole;

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use schema::{
+use record::{
     rows::{DeviceSample, Follower, HostSample, RowError},
     run_dir::RunDir,
-    units::Nanos,
 };
+use schema::units::Nanos;
 
 use crate::window::{Window, growth_in, total};
 
@@ -101,7 +101,7 @@ fn of_key<'a, T>(rows: &'a mut BTreeMap<String, Vec<T>>, key: &str) -> &'a mut V
 
 #[cfg(test)]
 mod tests {
-    use schema::rows::Appender;
+    use record::rows::Appender;
 
     use super::*;
 
@@ -110,7 +110,7 @@ mod tests {
             r#"{{"mono_ns": {0}, "end_mono_ns": {0}, "device": "cpu:0", "tier": "slow"}}"#,
             second * Nanos::SECOND.0
         );
-        schema::rows::from_json(&json).unwrap()
+        record::rows::from_json(&json).unwrap()
     }
 
     fn host(launch: &str, second: u64) -> HostSample {
@@ -118,7 +118,7 @@ mod tests {
             r#"{{"mono_ns": {0}, "end_mono_ns": {0}, "launch": "{launch}", "rank": 0}}"#,
             second * Nanos::SECOND.0
         );
-        schema::rows::from_json(&json).unwrap()
+        record::rows::from_json(&json).unwrap()
     }
 
     /// What a launch from second 100 to 110 finds, when it is derived while the run goes on and when it is derived again.

@@ -1,7 +1,7 @@
 //! Makes rows of `summary.csv` from those of `measurements.csv`.
 
 use jobs::cells;
-use schema::{
+use record::{
     group::Group,
     manifest::{Cell, Manifest},
     rows::{MOST_HALF_WIDTH_PERCENT, Measurement, Status, Summary, Warning, Warnings},

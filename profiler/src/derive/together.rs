@@ -2,14 +2,17 @@
 
 use colocate::window::{self, SteadyPart, Step};
 use jobs::cells;
-use schema::{
-    device::Device,
+use record::{
     group::{Group, Visit},
+    launch_end::LaunchEnd,
     manifest::Manifest,
     rows::{ErrorKind, Measurement, Status, Warning},
     run_dir::RunDir,
-    spec::{LaunchEnd, LaunchSpec},
     steps::{JobEvents, JobStep},
+};
+use schema::{
+    device::Device,
+    spec::LaunchSpec,
     units::{Nanos, Window},
     wire::Timing,
 };

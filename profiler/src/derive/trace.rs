@@ -1,11 +1,13 @@
 //! `trace.json`: steps of launches and readings of devices on one time line, for Perfetto.
 
-use schema::{
-    events::EventError,
+use record::{
     rows::{self, DeviceSample},
     run_dir::RunDir,
     steps::read_each,
     trace_events::TraceWriter,
+};
+use schema::{
+    events::EventError,
     units::Nanos,
     wire::{Event, Phases, Step},
 };

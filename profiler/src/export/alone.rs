@@ -1,11 +1,11 @@
 //! The numbers of a job alone in its run, which its rows in groups are compared with.
 
 use jobs::cells;
-use schema::{
+use record::{
     manifest::Cell,
     rows::{Measurement, Status},
-    sharing::Sharing,
 };
+use schema::sharing::Sharing;
 
 use crate::derive::rounded;
 

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use schema::{
+use record::{
     calibration::{AllReduceRow, Calibration, Measured, Switch},
-    device::Device,
     manifest::Manifest,
     rows::{Direction, ExportRow},
 };
+use schema::device::Device;
 
 use super::group::Members;
 

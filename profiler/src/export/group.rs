@@ -2,10 +2,12 @@
 
 use anyhow::Context as _;
 use jobs::cells;
-use schema::{
-    device::Device,
+use record::{
     manifest::{Cell, Manifest},
     rows::{ExportRow, Interference, Measurement, Status, split_key},
+};
+use schema::{
+    device::Device,
     sharing::{Quantum, Sharing},
     spec::LaunchSpec,
 };

@@ -1,6 +1,6 @@
 //! Columns about the machine and the job's first device, from the manifest.
 
-use schema::{
+use record::{
     manifest::{Cell, Manifest},
     rows::ExportRow,
 };

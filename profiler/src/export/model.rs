@@ -1,11 +1,13 @@
 //! Columns about a model, its plan and its data that are known before a launch.
 
+use record::{
+    manifest::DeviceFacts,
+    rows::{Definition, ExportRow},
+};
 use schema::{
     catalog::{Catalog, Optimizer, Workload},
     footprint::{Footprint, MeasuredFootprint},
-    manifest::DeviceFacts,
     plan::Plan,
-    rows::{Definition, ExportRow},
     spec::{LaunchSpec, Program, Training},
 };
 

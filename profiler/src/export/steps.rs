@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use schema::{rows::ExportStep, steps::StageStep, units::Nanos, wire::Phases};
+use record::{rows::ExportStep, steps::StageStep};
+use schema::{units::Nanos, wire::Phases};
 
 use super::{Source, side};
 use crate::derive::{self, LaunchSteps};

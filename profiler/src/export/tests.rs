@@ -1,17 +1,14 @@
 //! Rows of groups, joined from what a run of `profile colocate` leaves.
 
 use proptest::prelude::*;
-use schema::{
-    FORMAT,
+use record::{
     calibration::{AllReduceRow, Calibration, CopyRow, Measured, MemoryRow, RestartRow, SpinRow, Switch},
-    device::Device,
-    footprint::Footprint,
     group::Group,
     manifest::{DeviceFacts, Machine, Settings},
     rows::{Definition, Direction, ErrorKind, Status, Warning},
-    sharing::Sharing,
-    spec::Collectives,
-    wire::Timing,
+};
+use schema::{
+    FORMAT, device::Device, footprint::Footprint, sharing::Sharing, spec::Collectives, wire::Timing,
 };
 
 use super::*;

@@ -14,28 +14,32 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("workloads/torch", &["schema", "+front-door"]),
     ("profiler/statistics", &[]),
     ("profiler/fake-driver", &[]),
-    ("profiler/front-door", &["schema"]),
-    ("profiler/rig", &["schema", "statistics", "+fake-driver", "+front-door"]),
-    ("colocate", &["rig", "schema", "statistics"]),
-    ("scheduler/model", &["schema", "statistics"]),
-    ("scheduler/outcomes", &["schema", "statistics"]),
-    ("scheduler/engine", &["model", "schema"]),
-    ("scheduler/policies", &["engine", "model", "schema", "statistics", "+launches"]),
-    ("scheduler/launches", &["engine", "model", "schema", "statistics"]),
-    ("scheduler/testbed", &["colocate", "engine", "jobs", "launches", "rig", "schema"]),
-    ("profiler/jobs", &["rig", "schema", "builtin-worker"]),
-    ("profiler/cli", &["rig", "schema"]),
+    ("profiler/record", &["schema"]),
+    ("profiler/front-door", &["record", "schema"]),
+    ("profiler/rig", &["record", "schema", "statistics", "+fake-driver", "+front-door"]),
+    ("colocate", &["record", "rig", "schema", "statistics"]),
+    ("scheduler/formats", &["record", "schema"]),
+    ("scheduler/model", &["formats", "record", "schema", "statistics"]),
+    ("scheduler/outcomes", &["formats", "record", "statistics", "+schema"]),
+    ("scheduler/engine", &["formats", "model", "record", "schema"]),
+    ("scheduler/policies", &["engine", "formats", "model", "record", "schema", "statistics", "+launches"]),
+    ("scheduler/launches", &["engine", "formats", "model", "record", "schema", "statistics"]),
+    ("scheduler/testbed", &["colocate", "engine", "formats", "jobs", "launches", "record", "rig", "schema"]),
+    ("profiler/jobs", &["record", "rig", "schema", "builtin-worker"]),
+    ("profiler/cli", &["record", "rig", "schema"]),
     (
         "scheduler",
         &[
             "cli",
             "colocate",
             "engine",
+            "formats",
             "jobs",
             "launches",
             "model",
             "outcomes",
             "policies",
+            "record",
             "rig",
             "schema",
             "statistics",
@@ -45,13 +49,14 @@ const ARROWS: &[(&str, &[&str])] = &[
             "+front-door",
         ],
     ),
-    ("reports", &["cli", "outcomes", "rig", "schema", "statistics", "+front-door"]),
+    ("reports", &["cli", "formats", "outcomes", "record", "rig", "schema", "statistics", "+front-door"]),
     (
         "profiler",
         &[
             "cli",
             "colocate",
             "jobs",
+            "record",
             "rig",
             "schema",
             "statistics",
@@ -61,6 +66,9 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
 ];
+
+/// The crates that define formats: of workers, of runs, and of the scheduler.
+const FORMATS: [&str; 3] = ["workloads/schema", "profiler/record", "scheduler/formats"];
 
 /// Crates of `scheduler` that decide and simulate. They do no I/O, and their time is not that of the machine.
 const PURE: [&str; 3] = ["scheduler/engine", "scheduler/policies", "scheduler/launches"];
@@ -188,18 +196,19 @@ fn libtorch_stays_outside() {
     assert_eq!(list("default-members"), members);
 }
 
-/// Building torch-worker changes no feature of a dependency of `schema`. Otherwise cargo would build `schema`, and with it the whole
-/// harness, a second time. A package that only a build script of torch-worker needs may have others.
+/// Building torch-worker changes no feature of a dependency of the crates of formats. Otherwise cargo would build them, and with them
+/// the whole harness, a second time. A package that only a build script of torch-worker needs may have others.
 #[test]
 fn one_set_of_features() {
     let features = |edges: &str, scope: &[&str]| -> BTreeSet<String> {
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["tree", "--locked", "--offline", "-p", "tandem-schema", "--edges", edges]);
-        let of_schema = lines(cargo.args(["--prefix", "none", "--format", "{p}"]).current_dir(root()));
+        cargo.args(["tree", "--locked", "--offline", "--edges", edges]);
+        cargo.args(["-p", "tandem-schema", "-p", "tandem-record", "-p", "tandem-formats"]);
+        let of_formats = lines(cargo.args(["--prefix", "none", "--format", "{p}"]).current_dir(root()));
         let mut cargo = Command::new(env!("CARGO"));
         cargo.args(["tree", "--locked", "--offline", "--edges", edges]).args(scope);
         let all = lines(cargo.args(["--prefix", "none", "--format", "{p} {f}"]).current_dir(root()));
-        let is_below = |line: &String| of_schema.iter().any(|package| line.starts_with(package.as_str()));
+        let is_below = |line: &String| of_formats.iter().any(|package| line.starts_with(package.as_str()));
         all.into_iter().filter(is_below).collect()
     };
     assert_eq!(features("normal", &[]), features("normal", &["--workspace"]));
@@ -208,20 +217,22 @@ fn one_set_of_features() {
     assert!(with_build_scripts.is_subset(&of_workspace), "{with_build_scripts:?}\n{of_workspace:?}");
 }
 
-/// The lines of a command's output. `cargo tree` marks repeated packages with `(*)`, which is removed.
+/// The lines of a command's output. `cargo tree` marks repeated packages with `(*)`, which is removed, and writes an empty line between
+/// the trees of packages.
 fn lines(command: &mut Command) -> BTreeSet<String> {
     let output = command.output().expect("cargo starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout)
         .lines()
         .map(|line| line.trim_end_matches(" (*)").to_owned())
+        .filter(|line| !line.is_empty())
         .collect()
 }
 
-/// Formats are defined in one crate.
+/// Formats are defined in three crates, one for each audience.
 #[test]
-fn only_schema_serialises() {
-    for (folder, _) in ARROWS.iter().filter(|(folder, _)| *folder != "workloads/schema") {
+fn only_formats_serialise() {
+    for (folder, _) in ARROWS.iter().filter(|(folder, _)| !FORMATS.contains(folder)) {
         let manifest = manifest(folder);
         // The fake library reads its own script, which no other program reads.
         if *folder == "profiler/fake-driver" {

@@ -3,12 +3,12 @@
 use std::{path::PathBuf, time::Duration};
 
 use front_door::LONG;
+use record::{launch_end::LaunchEnd, run_dir::RunDir};
 use rig::{Isolation, LaunchRequest, Member, Programs, Rig, RigEvent, Timeouts};
 use schema::{
     catalog::{Catalog, Fault, Model, Synthetic, Workload},
     device::Device,
-    run_dir::RunDir,
-    spec::{LaunchEnd, LaunchSpec, Program, Training},
+    spec::{LaunchSpec, Program, Training},
     units::Nanos,
     wire::Event,
 };

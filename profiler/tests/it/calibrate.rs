@@ -3,15 +3,17 @@
 use std::{fs, process::Command};
 
 use front_door::{Background, Door, Said, has_cores, wait_until};
-use rustix::process::Signal;
-use schema::{
+use record::{
     calibration::{Calibration, Measured, RestartRow, SuspendRow, Switch},
-    device::Device,
-    events,
     rows::{self, Direction, Status},
     run_dir::RunDir,
-    spec::{Collectives, Program},
     suspension::Suspension,
+};
+use rustix::process::Signal;
+use schema::{
+    device::Device,
+    events,
+    spec::{Collectives, Program},
     wire::{Event, EventLine},
 };
 

@@ -5,12 +5,14 @@ mod programs;
 use std::collections::BTreeSet;
 
 use front_door::{Background, Door, has_cores, wait_until};
-use rustix::process::Signal;
-use schema::{
-    events,
+use record::{
     group::{Group, Visit},
     rows::{self, Curve, ErrorKind, HostSample, Interference, Measurement, Side, Status},
     run_dir::RunDir,
+};
+use rustix::process::Signal;
+use schema::{
+    events,
     sharing::Sharing,
     units::{Nanos, Window},
     wire::{Event, Timing},

@@ -2,9 +2,9 @@
 
 use std::{fs, path::Path};
 
+use record::rows::ErrorKind;
 use rig::{Member, RigEvent, StopMode};
 use schema::{
-    rows::ErrorKind,
     spec::Program,
     units::Nanos,
     wire::{Command, Event},

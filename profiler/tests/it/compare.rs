@@ -1,7 +1,7 @@
 //! `profile compare`: comparisons of runs of the same jobs.
 
 use front_door::Door;
-use schema::rows::{self, Comparison, Measurement, Quantity};
+use record::rows::{self, Comparison, Measurement, Quantity};
 
 /// Another run that measured all groups slower by this factor.
 fn again(door: &Door, name: &str, slower: f64) {

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use front_door::{Door, Said};
-use schema::{
+use record::{
     calibration::{Calibration, Switch},
     rows::{self, DoctorRow, Health, Status},
     suspension::Suspension,

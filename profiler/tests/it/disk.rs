@@ -8,11 +8,11 @@ use std::{
 };
 
 use front_door::{Door, Said};
-use schema::{
-    events::{EventError, EventReader},
+use record::{
     rows::{self, DeviceSample, ErrorKind, HostSample},
     run_dir::RunDir,
 };
+use schema::events::{EventError, EventReader};
 
 /// Runs `profile single` on a file system of 1 MiB and fills the file system once steps and readings are written. With `again` as the
 /// first argument, the script frees the space once `profile` reports a full disk. It copies the run to the folder of the test.

@@ -1,7 +1,7 @@
 //! The measurements of the doctor about itself: the cost of observation, and the duration of readings.
 
 use front_door::Door;
-use schema::rows::{self, DeviceSample, Load, OverheadRow, ReadingRow, Tier};
+use record::rows::{self, DeviceSample, Load, OverheadRow, ReadingRow, Tier};
 
 /// Runs the doctor on a scripted GPU; returns its output.
 fn doctor(door: &Door, arguments: &str) -> String {

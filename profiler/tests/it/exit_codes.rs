@@ -4,9 +4,9 @@
 use std::fs::{self, File};
 
 use front_door::Said;
-use schema::{
+use record::{
+    launch_end::LaunchEnd,
     rows::{ErrorKind, Status},
-    spec::LaunchEnd,
 };
 
 const SHORT: &str = "--device cpu:0 --steps 20 --repeats 1";

@@ -7,16 +7,16 @@ use std::{
 };
 
 use front_door::Door;
-use schema::{
+use record::{
     manifest::{Manifest, Scheduling},
     placement::Placement,
     rows::{
         self, ColumnRow, Definition, ErrorKind, ExportRow, ExportStep, ProgramKind, Split, Status, dictionary,
     },
     run_dir::RunDir,
-    sharing::Sharing,
     suspension::Suspension,
 };
+use schema::sharing::Sharing;
 
 /// Two runs: `one` of two batches of which a plan cannot run, and `two` of the same workload and one that fails.
 fn two_runs() -> Door {

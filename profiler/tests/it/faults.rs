@@ -1,7 +1,7 @@
 //! Each fault of a worker is a row with the right `err`, and the harness continues.
 
 use front_door::has_cores;
-use schema::rows::{ErrorKind, Status};
+use record::rows::{ErrorKind, Status};
 
 /// Runs a faulty job and a good one, and returns the kind and the detail of the fault's row.
 fn row_of(fault: &str) -> (ErrorKind, String) {

@@ -15,10 +15,10 @@ use std::{
 };
 
 use front_door::{Door, Said};
+use record::rows::{self, ErrorKind, ExportStep, Measurement, Status};
 use rustix::process::Signal;
 use schema::{
     events,
-    rows::{self, ErrorKind, ExportStep, Measurement, Status},
     wire::{Event, Timing},
 };
 

@@ -7,13 +7,12 @@ use profiler::{
     derive,
     window::{Window, growth_in, longest_gap, mean},
 };
-use rig::device::{LOST, WRAPS_BEYOND};
-use schema::{
-    device::Device,
+use record::{
     rows::{self, Arithmetic, DeviceSample, HostSample, Measurement, Status, Tier, Warning},
     run_dir::RunDir,
-    units::Nanos,
 };
+use rig::device::{LOST, WRAPS_BEYOND};
+use schema::{device::Device, units::Nanos};
 
 /// A column of `devices.csv`.
 type Gauge = fn(&DeviceSample) -> Option<f64>;

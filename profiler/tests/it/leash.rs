@@ -10,9 +10,9 @@ use std::{
 
 use front_door::{let_pass, wait_for, wait_until};
 use procfs::process::{Process, all_processes};
+use record::launch_end::RankEnd;
 use rig::processes::descendants;
 use rustix::process::{Pid, Signal};
-use schema::spec::RankEnd;
 use tempfile::TempDir;
 
 /// A shell, its background sleep, a daemon that forked twice into a session of its own, cleared its

@@ -8,9 +8,10 @@ use std::{
 
 use front_door::wait_until;
 use procfs::process::Process;
+use record::rows::ErrorKind;
 use rig::{StopMode, processes::strays};
 use rustix::process::{Pid, Signal, kill_process};
-use schema::{catalog::Fault, rows::ErrorKind};
+use schema::catalog::Fault;
 
 use crate::{
     bench::{Bench, PATIENT, PLENTY, runs},

@@ -3,7 +3,7 @@
 use std::{fs, process::Command};
 
 use front_door::{Door, Said};
-use schema::rows::{ErrorKind, Status};
+use record::rows::{ErrorKind, Status};
 
 /// Runs `profile` from a shell that first does `before`.
 fn after(door: &Door, before: &str, arguments: &str) -> (Option<i32>, Said) {

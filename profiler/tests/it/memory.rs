@@ -3,12 +3,8 @@
 use std::path::Path;
 
 use front_door::{Door, Said, has_cores, torch_bin};
-use schema::{
-    events,
-    plan::Plan,
-    rows::{self, ErrorKind, PlanRow, Status},
-    wire::Event,
-};
+use record::rows::{self, ErrorKind, PlanRow, Status};
+use schema::{events, plan::Plan, wire::Event};
 
 /// A synthetic workload of 3 MB.
 fn door() -> Door {

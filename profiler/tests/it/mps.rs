@@ -8,8 +8,8 @@ use std::{
 };
 
 use front_door::{Background, Door, executable, wait_until};
+use record::rows::{self, DoctorRow, ErrorKind, ExportRow, Health, Interference, Status};
 use rustix::process::Signal;
-use schema::rows::{self, DoctorRow, ErrorKind, ExportRow, Health, Interference, Status};
 
 use crate::foreign::{with_fake_pytorch, with_program};
 

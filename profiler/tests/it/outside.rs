@@ -3,12 +3,10 @@
 use std::{fs, path::Path, process::Command, time::Instant};
 
 use front_door::{Background, Door, Said, executable, wait_for};
+use record::rows::{self, ErrorKind, HostSample, Measurement, Status, Warning};
 use rig::StopMode;
 use rustix::process::{Pid, Signal, kill_process};
-use schema::{
-    rows::{self, ErrorKind, HostSample, Measurement, Status, Warning},
-    wire::Timing,
-};
+use schema::wire::Timing;
 
 use crate::{
     bench::{Bench, PATIENT},

@@ -3,8 +3,8 @@
 use std::{fs, path::PathBuf, process::Command};
 
 use front_door::{Background, Door, Said, wait_for};
+use record::rows::{self, DoctorRow, HostSample, Status, Warning};
 use rig::cgroup::directories;
-use schema::rows::{self, DoctorRow, HostSample, Status, Warning};
 
 /// A cgroup with a quota below that of this process, which is removed when this is dropped.
 struct Group(PathBuf);

@@ -3,10 +3,12 @@
 use front_door::has_cores;
 use std::path::Path;
 
-use schema::{
-    events::{self, EventWriter},
+use record::{
     rows::{self, ByStage, ExportStep, Status, Warning},
     steps::job_steps,
+};
+use schema::{
+    events::{self, EventWriter},
     units::Nanos,
     wire::{Event, EventLine, Phases, Statistics},
 };

@@ -1,8 +1,8 @@
 //! Killed or interrupted runs, and their resumption.
 
 use front_door::{Background, Door, Said, has_cores, wait_until};
+use record::rows::{self, ErrorKind, Measurement};
 use rustix::process::{Pid, Signal, kill_process};
-use schema::rows::{self, ErrorKind, Measurement};
 
 const GRID: &str = "single synthetic-sleep --plan dp1,ga2 --device cpu:0 --steps 25 --repeats 2";
 

@@ -7,14 +7,13 @@ use std::{
 
 use front_door::{executable, wait_for, wait_until};
 use procfs::process::Process;
+use record::{launch_end::RankEnd, rows::ErrorKind, run_dir::RunDir};
 use rig::{Member, RigEvent, StopMode, Timeouts};
 use rustix::process::{Pid, Signal, kill_process};
 use schema::{
     catalog::Fault,
     events::EventReader,
-    rows::ErrorKind,
-    run_dir::RunDir,
-    spec::{Program, RankEnd},
+    spec::Program,
     units::Nanos,
     wire::{Command, Event, PROTOCOL},
 };

@@ -4,12 +4,14 @@ mod grants;
 mod jobs;
 
 use front_door::{Background, Said, wait_until};
-use rustix::process::Signal;
-use schema::{
-    events,
+use record::{
     rows::{self, HostSample, Status, Summary, Warning},
     run_dir::RunDir,
     trace_events::{self, Entry},
+};
+use rustix::process::Signal;
+use schema::{
+    events,
     units::Nanos,
     wire::{Event, EventLine},
 };

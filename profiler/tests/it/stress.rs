@@ -3,10 +3,8 @@
 use std::{fs, path::Path};
 
 use front_door::Said;
-use schema::{
-    rows::{self, ErrorKind, Status, VerifyRow},
-    units::Nanos,
-};
+use record::rows::{self, ErrorKind, Status, VerifyRow};
+use schema::units::Nanos;
 
 /// The error of `stress-io` if it would write to memory.
 const NO_DISK: &str = "name a place on a disk with --out";

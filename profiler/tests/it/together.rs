@@ -14,6 +14,7 @@ use colocate::{
 };
 use front_door::wait_until;
 use procfs::process::Process;
+use record::{group::Visit, launch_end::LaunchEnd, rows::Appender, run_dir::RunDir};
 use rig::{
     Isolation, LaunchRequest, StopRule, Timeouts, device::allowed_cores, interrupt::Interrupt,
     sampler::Sampler, slices,
@@ -22,11 +23,8 @@ use schema::{
     catalog::{Fault, Synthetic},
     device::Device,
     events::{self, EventReader},
-    group::Visit,
-    rows::Appender,
-    run_dir::RunDir,
     sharing::Sharing,
-    spec::{LaunchEnd, LaunchSpec, Program, Seat},
+    spec::{LaunchSpec, Program, Seat},
     units::{Nanos, Window},
     wire::{self, Event, EventLine},
 };

@@ -1,12 +1,14 @@
 //! Real training by the program, if set-up has placed torch-worker in `bin/`.
 
 use front_door::{Background, has_cores, torch_bin, wait_until};
-use rustix::process::{Pid, Signal, kill_process};
-use schema::{
+use record::{
     calibration::{Calibration, Switch},
-    events::{self, EventReader},
     rows::{ErrorKind, Status},
     run_dir::RunDir,
+};
+use rustix::process::{Pid, Signal, kill_process};
+use schema::{
+    events::{self, EventReader},
     spec::Program,
     units::Nanos,
     wire::{Event, EventLine, Phases, Step},

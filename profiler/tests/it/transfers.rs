@@ -3,7 +3,7 @@
 use std::process::{Command, Output};
 
 use front_door::Door;
-use schema::rows::{self, Direction, DoctorRow, Health, TransferRow};
+use record::rows::{self, Direction, DoctorRow, Health, TransferRow};
 
 /// Two devices of known speed without other users. NVML and CUDA number them in opposite orders.
 const TWO: &str = "

@@ -1,9 +1,9 @@
 //! `profile verify --plans`, on synthetic workers, whose loss depends on no plan, and on a real one.
 
 use front_door::{Door, has_cores, torch_bin};
+use record::rows::{self, Status, VerifyPlanRow};
 use schema::{
     catalog::Model,
-    rows::{self, Status, VerifyPlanRow},
     spec::{Program, Training},
 };
 

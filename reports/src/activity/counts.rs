@@ -2,10 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use schema::{
+use formats::{
     decision::{DeviceId, JobId},
-    rows::{Outcome, Status},
+    rows::Outcome,
 };
+use record::rows::Status;
 
 use super::{Activity, Phase};
 

@@ -5,10 +5,8 @@ use std::{
     sync::Arc,
 };
 
-use schema::{
-    decision::{Action, ClusterEvent, DeviceId, JobId, Settled, Turn},
-    plan::Plan,
-};
+use formats::decision::{Action, ClusterEvent, DeviceId, JobId, Settled, Turn};
+use schema::plan::Plan;
 
 use super::{Activity, Loss, Phase, Stay, StayEnd, Wait};
 

@@ -8,11 +8,9 @@ pub(crate) mod tests;
 
 use std::{path::Path, sync::Arc};
 
-use schema::{
-    decision::{self, DeviceId, JobId},
-    plan::Plan,
-    rows::ErrorKind,
-};
+use formats::decision::{self, DeviceId, JobId};
+use record::rows::ErrorKind;
+use schema::plan::Plan;
 
 use self::fold::Fold;
 pub use self::{counts::steps_of, states::JobState};

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use schema::decision::JobId;
+use formats::decision::JobId;
 
 use super::{Activity, Phase, Stay, StayEnd};
 

@@ -1,11 +1,11 @@
 use std::{collections::HashMap, path::PathBuf};
 
-use proptest::prelude::*;
-use schema::{
+use formats::{
     decision::{Action, ClusterEvent, Settled, Turn},
     rows::Outcome,
-    units::Nanos,
 };
+use proptest::prelude::*;
+use schema::units::Nanos;
 
 use super::*;
 use crate::run::Run;
@@ -122,7 +122,7 @@ fn stays_add_up_to_the_account_of_the_engine() {
 #[test]
 fn every_prefix_of_a_journal_is_accepted() {
     let run = &recorded()[14];
-    let turns = schema::decision::read(&run.dir.decisions_path()).expect("it is a journal");
+    let turns = formats::decision::read(&run.dir.decisions_path()).expect("it is a journal");
     let whole = folded(&turns);
     for count in 0..turns.len() {
         let part = folded(&turns[..count]);
@@ -248,7 +248,7 @@ fn the_last_turn_says_what_each_job_does() {
     let failed = ClusterEvent::Failed {
         job: a,
         steps: 0,
-        kind: schema::rows::ErrorKind::Crashed,
+        kind: record::rows::ErrorKind::Crashed,
         detail: String::new(),
     };
     let stopped = ClusterEvent::Settled { job: b, now: Settled::Stopped, steps: 1 };
@@ -293,7 +293,7 @@ fn the_states_of_recorded_jobs_are_their_outcomes() {
         let states = run.activity().expect("it has a journal").states();
         assert_eq!(states.len(), run.outcomes.len(), "{}", run.name);
         for row in &run.outcomes {
-            assert_eq!(row.status == schema::rows::Status::Ok, states[&row.job] == JobState::Finished);
+            assert_eq!(row.status == record::rows::Status::Ok, states[&row.job] == JobState::Finished);
         }
     }
 }

@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use schema::rows::{self, Measurement, Summary};
+use record::rows::{self, Measurement, Summary};
 
 use super::*;
 

@@ -3,11 +3,9 @@
 use std::path::PathBuf;
 
 use cli::table;
+use record::rows::{self, Change, Changes, Quantity, Verdict};
 use rig::{Exit, output};
-use schema::{
-    rows::{self, Change, Changes, Quantity, Verdict},
-    units::Nanos,
-};
+use schema::units::Nanos;
 
 use crate::compare::{ComparedRun, changes, regressions};
 

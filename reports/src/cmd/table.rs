@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use cli::table;
+use record::rows::{FigureNumbers, Value, to_json};
 use rig::{Exit, output};
-use schema::rows::{FigureNumbers, Value, to_json};
 
 use crate::{
     figures::KINDS,

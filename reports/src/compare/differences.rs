@@ -1,6 +1,6 @@
 //! In what two runs differ besides their numbers.
 
-use schema::manifest::Manifest;
+use record::manifest::Manifest;
 
 /// What differs between two manifests, each as `NAME: VALUE in A, VALUE in B`.
 pub(super) fn between(a: &Manifest, b: &Manifest) -> Vec<String> {

@@ -12,7 +12,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use schema::rows::{Change, Changes, Quantity, Shift, Verdict};
+use record::rows::{Change, Changes, Quantity, Shift, Verdict};
 use statistics::{holm, welch};
 
 pub(crate) use self::side::ComparedRun;

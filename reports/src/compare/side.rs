@@ -3,12 +3,12 @@
 use std::{fmt, path::Path};
 
 use anyhow::{Context as _, bail};
-use schema::{
+use record::{
     manifest::Manifest,
     rows::{self, ErrorKind, Interference, Quantity, Status, Summary, Warnings},
     run_dir::RunDir,
-    sharing::Sharing,
 };
+use schema::sharing::Sharing;
 use statistics::welch::Launches;
 
 /// A run, as far as it is compared.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use schema::rows::{ErrorKind, Status};
+use record::rows::{ErrorKind, Status};
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn record(name: &str) -> ComparedRun {
 }
 
 /// A run of the first job of a record, changed.
-fn side(change: impl FnOnce(&mut schema::rows::Summary)) -> ComparedRun {
+fn side(change: impl FnOnce(&mut record::rows::Summary)) -> ComparedRun {
     let mut side = record("20261123-epyc/colocate/all-pairs-1");
     side.summaries.truncate(1);
     side.interference.clear();

@@ -3,7 +3,7 @@
 mod planes;
 mod readings;
 
-use schema::{
+use record::{
     manifest::DeviceFacts,
     rows::{self, DeviceSample},
 };

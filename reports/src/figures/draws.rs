@@ -1,10 +1,10 @@
 //! The prediction over draws: the distributions of the average completion time and the makespan, and what was found.
 
+use formats::rows::Draw;
 use outcomes::{
     draws::range,
     totals::{average, makespan_ns},
 };
-use schema::rows::Draw;
 
 use crate::{
     chart::{Axis, Chart, Form, Plane, Rule, Series, Shade},

@@ -2,7 +2,7 @@
 
 mod levels;
 
-use schema::rows::DurationShape;
+use formats::rows::DurationShape;
 
 use self::levels::{chosen, days, hour, order, seconds, words};
 use super::together::distinct;

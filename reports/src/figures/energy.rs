@@ -1,6 +1,6 @@
 //! The energy that a sample of each job alone costs its device.
 
-use schema::rows::{Measurement, Summary};
+use record::rows::{Measurement, Summary};
 use statistics::launches::between_launches;
 
 use crate::{

@@ -1,6 +1,6 @@
 //! Where the error of a prediction arose, in parts that add up to the error of the average completion time.
 
-use schema::rows::Fidelity;
+use formats::rows::Fidelity;
 
 use crate::{
     chart::{Axis, Chart, MarkValue, RowMark, RowOf, Rows},

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use formats::rows::{Fidelity, Times};
 use outcomes::{draws::totals_of_draws, fidelity::compare};
-use schema::rows::{Fidelity, Times};
 
 use crate::{
     chart::Chart,

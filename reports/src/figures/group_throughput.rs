@@ -1,6 +1,6 @@
 //! The throughput of each group beside that of taking turns without loss.
 
-use schema::rows::Interference;
+use record::rows::Interference;
 
 use super::together::{self, GroupsOfFigure, Together};
 use crate::{

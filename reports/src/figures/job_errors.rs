@@ -1,6 +1,6 @@
 //! The error of the prediction of each job, and where it arose.
 
-use schema::rows::{Fidelity, JobFidelity};
+use formats::rows::{Fidelity, JobFidelity};
 
 use crate::{
     chart::Chart,

@@ -1,7 +1,7 @@
 //! How jobs spent their time on average: queued, switching, running and paused.
 
+use formats::rows::Outcome;
 use outcomes::totals::average;
-use schema::rows::Outcome;
 
 use crate::{
     chart::{Axis, Chart, MarkValue, RowMark, RowOf, Rows},

@@ -1,6 +1,6 @@
 //! The peak of memory of each job alone, beside its estimate from before the run.
 
-use schema::rows::{Status, Summary};
+use record::rows::{Status, Summary};
 
 use crate::{
     alone::{self, JobsOfFigure, Names},

@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn memory_that_is_not_known_is_missing() {
-        let known = |row: schema::rows::Interference| schema::rows::Interference {
+        let known = |row: record::rows::Interference| record::rows::Interference {
             alone_memory_sum_bytes: Some(200),
             group_memory_bytes: Some(100),
             ..row

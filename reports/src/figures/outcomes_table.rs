@@ -2,7 +2,8 @@
 
 use std::cmp::Reverse;
 
-use schema::rows::{Outcome, Status};
+use formats::rows::Outcome;
+use record::rows::Status;
 
 use crate::{
     chart::Chart,
@@ -117,7 +118,7 @@ mod tests {
         let run = &mut runs[0];
         let like = run.outcomes[0].clone();
         let job =
-            |n: u64| Outcome { job: schema::decision::JobId(n as u32), jct_ns: Some(n), ..like.clone() };
+            |n: u64| Outcome { job: formats::decision::JobId(n as u32), jct_ns: Some(n), ..like.clone() };
         run.outcomes = (0..1_500).map(job).collect();
         run.outcomes[3] = Outcome { status: Status::Failed, jct_ns: None, ..like.clone() };
         let [figure] = &make(run, &Colours::default())[..] else { panic!("one figure") };

@@ -1,7 +1,7 @@
 //! The step time and the memory of all plans of a workload at one batch, and the plans that no other plan
 //! beats in both.
 
-use schema::rows::{Status, Summary};
+use record::rows::{Status, Summary};
 
 use crate::{
     alone::{self, Names},

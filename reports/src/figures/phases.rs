@@ -1,6 +1,6 @@
 //! Where the time of a step goes, for each job alone.
 
-use schema::rows::{ByStage, Measurement, Status, Summary};
+use record::rows::{ByStage, Measurement, Status, Summary};
 use statistics::median;
 
 use crate::{

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
+use formats::rows::Totals;
 use outcomes::{draws::totals_of_draws, totals::totals};
-use schema::rows::Totals;
 use statistics::{
     Interval,
     launches::{between_launches, ratio_paired},
@@ -104,7 +104,7 @@ pub(super) fn ratio(first: &Run, run: &Run) -> Option<Interval> {
         return None;
     }
     let before: HashMap<&str, u64> = done(first).map(|(row, jct)| (row.name.as_str(), jct)).collect();
-    let pair = |(row, jct): (&schema::rows::Outcome, u64)| {
+    let pair = |(row, jct): (&formats::rows::Outcome, u64)| {
         Some((*before.get(row.name.as_str())? as f64, jct as f64))
     };
     ratio_paired(&done(run).filter_map(pair).collect::<Vec<_>>())

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use schema::rows::{Outcome, Prediction, Status};
+use formats::rows::{Outcome, Prediction};
+use record::rows::Status;
 
 use crate::{
     chart::{Chart, Form, Plane, Point, Rule, Series},

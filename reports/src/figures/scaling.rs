@@ -2,7 +2,7 @@
 
 mod ranks;
 
-use schema::rows::Summary;
+use record::rows::Summary;
 
 use self::ranks::Scaled;
 use crate::{

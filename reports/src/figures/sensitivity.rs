@@ -1,9 +1,7 @@
 //! The curves of jobs beside stressors: how sensitive a job is, and how aggressive, over the dial of each stressor.
 
-use schema::{
-    rows::{Curve, Side, Status},
-    sharing::Sharing,
-};
+use record::rows::{Curve, Side, Status};
+use schema::sharing::Sharing;
 
 use super::together::{self, distinct};
 use crate::{
@@ -125,7 +123,7 @@ fn finding(curves: &[&Curve]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use schema::rows::ErrorKind;
+    use record::rows::ErrorKind;
 
     use super::{super::together::testing, *};
 

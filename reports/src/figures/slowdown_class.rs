@@ -5,7 +5,7 @@ use std::{
     collections::{BTreeMap, HashMap},
 };
 
-use schema::{
+use formats::{
     decision::JobId,
     rows::{Outcome, Prediction},
 };
@@ -107,7 +107,7 @@ fn row(name: String, colour: usize, mut values: Vec<f64>) -> RowOf {
 
 #[cfg(test)]
 mod tests {
-    use schema::trace::Class;
+    use formats::trace::Class;
 
     use super::*;
     use crate::activity::tests::recorded;

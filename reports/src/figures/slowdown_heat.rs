@@ -1,6 +1,7 @@
 //! How much each job slows down each other one: a matrix for each sharing mode, of the groups of two.
 
-use schema::{rows::Interference, sharing::Sharing};
+use record::rows::Interference;
+use schema::sharing::Sharing;
 
 use super::together::{self, GroupsOfFigure, Together};
 use crate::{

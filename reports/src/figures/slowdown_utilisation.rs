@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use schema::rows::{Interference, Status};
+use record::rows::{Interference, Status};
 use statistics::{Line, line};
 
 use super::together::{self, GroupsOfFigure, Together};

@@ -1,6 +1,6 @@
 //! The speed of the machine over a run of `sched`: the time of a step over that of the tables.
 
-use schema::rows::MachineSpeed;
+use formats::rows::MachineSpeed;
 
 use crate::{
     chart::{Axis, Chart, Form, Plane, Point, Rule, Series},

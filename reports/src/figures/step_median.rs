@@ -1,9 +1,7 @@
 //! The median step of each job alone, with its interval.
 
-use schema::{
-    rows::{Status, Summary},
-    units::Nanos,
-};
+use record::rows::{Status, Summary};
+use schema::units::Nanos;
 
 use crate::{
     alone::{self, JobsOfFigure, Names},

@@ -1,6 +1,6 @@
 //! The time of each step of the jobs alone, over the time of their launches.
 
-use schema::steps::StepTime;
+use record::steps::StepTime;
 
 use crate::{
     alone::{self, Names},

@@ -1,6 +1,6 @@
 //! The table of the jobs that a run measured alone: `summary.csv`, for people.
 
-use schema::rows::Summary;
+use record::rows::Summary;
 
 use crate::{
     alone::{self, JobsOfFigure},

@@ -1,6 +1,7 @@
 use std::fs;
 
-use schema::rows::{ErrorKind, Outcome, Status};
+use formats::rows::Outcome;
+use record::rows::{ErrorKind, Status};
 
 use super::*;
 use crate::{

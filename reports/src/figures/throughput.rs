@@ -1,6 +1,7 @@
 //! The throughput of each job alone, the fastest plan and batch of each workload first.
 
-use schema::{catalog::Catalog, rows::Summary};
+use record::rows::Summary;
+use schema::catalog::Catalog;
 
 use crate::{
     alone::{self, JobsOfFigure, Names, Rate, throughput},

@@ -2,11 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use schema::{
-    device::Device,
-    rows::{Interference, Status},
-    sharing::Sharing,
-};
+use record::rows::{Interference, Status};
+use schema::{device::Device, sharing::Sharing};
 
 use crate::run::Run;
 
@@ -211,7 +208,7 @@ pub(super) mod testing {
 
     use std::path::Path;
 
-    use schema::rows::ErrorKind;
+    use record::rows::ErrorKind;
 
     use super::*;
 

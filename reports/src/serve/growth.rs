@@ -5,13 +5,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use schema::{
-    events::EventReader,
+use record::{
     rows::{Follower, HostSample},
-    run_dir::{RunDir, RunError},
-    units::Nanos,
-    wire::Event,
+    run_dir::RunDir,
 };
+use schema::{events::EventReader, files::RunError, units::Nanos, wire::Event};
 
 use crate::activity::{Activity, JobState};
 

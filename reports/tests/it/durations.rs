@@ -2,8 +2,9 @@
 
 use std::fs;
 
+use formats::rows::DurationShape;
 use front_door::Door;
-use schema::rows::{self, DurationShape, from_csv};
+use record::rows::{self, from_csv};
 
 fn shapes() -> Vec<DurationShape> {
     let shape = |feature: &str, level: &str, other: Option<(&str, &str)>, factor| DurationShape {

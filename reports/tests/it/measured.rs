@@ -3,14 +3,12 @@
 use std::{collections::BTreeMap, fs, path::Path, thread};
 
 use front_door::Door;
-use schema::{
-    events,
+use record::{
     rows::{self, Changes, DeviceSample, FigureNumbers, Summary, Value, Verdict},
     run_dir::RunDir,
-    skips::skipped,
     trace_events::{self, Entry},
-    wire::Event,
 };
+use schema::{events, skips::skipped, wire::Event};
 
 /// `profile`, which cargo builds beside `report` when it builds the workspace.
 fn profile() -> Option<&'static str> {

@@ -8,13 +8,16 @@ use std::{
     process::{Command, Stdio},
 };
 
+use formats::decision::{Action, ClusterEvent, DeviceId, JobId, Settled, Turn, TurnWriter};
 use front_door::{Door, KilledAtTheEnd, get, wait_for};
+use record::{
+    launch_end::{LaunchEnd, Notes},
+    run_dir::RunDir,
+};
 use schema::{
     FORMAT,
-    decision::{Action, ClusterEvent, DeviceId, JobId, Settled, Turn, TurnWriter},
     events::EventWriter,
-    run_dir::RunDir,
-    spec::{LaunchEnd, LaunchSpec, Notes, Program},
+    spec::{LaunchSpec, Program},
     units::Nanos,
     wire::{Event, Step, Timing},
 };

@@ -7,10 +7,8 @@ use std::{
 };
 
 use front_door::Door;
-use schema::{
-    rows::{self, Summary, from_csv},
-    skips::skipped,
-};
+use record::rows::{self, Summary, from_csv};
+use schema::skips::skipped;
 
 /// Runs of each kind. With `TANDEM_SLOW=1`, all records are drawn.
 const RUNS: [&str; 6] = [

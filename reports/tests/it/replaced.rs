@@ -2,9 +2,10 @@
 
 use std::{fs, os::unix::fs::MetadataExt as _, path::Path};
 
+use formats::rows::DurationShape;
 use front_door::{Background, Door, wait_until};
+use record::rows::{self};
 use rustix::process::Signal;
-use schema::rows::{self, DurationShape};
 
 /// A table of durations with a figure for each of its features, and an older report of it.
 fn door() -> Door {

@@ -1,7 +1,7 @@
 //! The interface between the engine and a cluster: the engine passes actions to it and receives events from it. `LaunchCluster`
 //! and `Replay` implement it. The engine and the policies do not know which of them is used.
 
-pub use schema::decision::{Action, ClusterEvent, DeviceId, JobId, Settled, Share};
+pub use formats::decision::{Action, ClusterEvent, DeviceId, JobId, Settled, Share};
 use schema::units::Nanos;
 
 /// A cluster on which jobs run: the devices of this machine in real time, or simulated devices in virtual time.

@@ -2,8 +2,8 @@
 
 use std::time::UNIX_EPOCH;
 
+use formats::history::PastJob;
 use model::duration::{Arrival, PastArrival, TimeOfWeek};
-use schema::history::PastJob;
 
 /// What is known of a past job at its arrival, and how long it ran.
 pub fn arrival(past: &PastJob) -> PastArrival<'_> {

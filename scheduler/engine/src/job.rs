@@ -8,11 +8,10 @@ use std::{
     time::SystemTime,
 };
 
+use formats::{loss_curve::LossCurve, trace::Class};
 use model::{JobKey, TraceTime};
-use schema::{
-    device::Device, job::command_name, loss_curve::LossCurve, plan::Plan, rows::ErrorKind,
-    suspension::Suspension, trace::Class, units::Nanos,
-};
+use record::{rows::ErrorKind, suspension::Suspension};
+use schema::{device::Device, job::command_name, plan::Plan, units::Nanos};
 
 use crate::{
     cluster::{JobId, Share},

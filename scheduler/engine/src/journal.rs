@@ -1,6 +1,6 @@
 //! Receivers of the turns of a run: the file `decisions.jsonl`, a live view, or a list in a test.
 
-use schema::decision::{Refused, Turn};
+use formats::decision::{Refused, Turn};
 
 use crate::view::View;
 

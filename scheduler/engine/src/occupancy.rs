@@ -307,7 +307,7 @@ impl Occupancy {
 
 #[cfg(test)]
 mod tests {
-    use schema::placement::Placement;
+    use record::placement::Placement;
 
     use super::*;
 

@@ -1,10 +1,10 @@
 //! Replays a run: the events come from its journal, the policy decides again, and each turn is compared with the recorded one.
 
-use schema::{
+use formats::{
     decision::{ClusterEvent, Turn},
     rows::Outcome,
-    units::Nanos,
 };
+use schema::units::Nanos;
 
 use crate::{
     Engine,

@@ -14,16 +14,13 @@ mod transitions;
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, anyhow};
-use model::Throughput;
-use schema::{
+use formats::{
     decision::{Chain, ClusterEvent, Refused, Turn},
-    placement::Placement,
-    plan::Plan,
-    rows::{ErrorKind, Outcome},
-    sharing::Sharing,
-    suspension::Suspension,
-    units::Nanos,
+    rows::Outcome,
 };
+use model::Throughput;
+use record::{placement::Placement, rows::ErrorKind, suspension::Suspension};
+use schema::{plan::Plan, sharing::Sharing, units::Nanos};
 
 use self::{
     idle::IdleWakes,

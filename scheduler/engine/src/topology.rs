@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-pub use schema::decision::DeviceId;
-use schema::{cluster::NodeFacts, device::Device, manifest::AlikeNodes};
+pub use formats::decision::DeviceId;
+use record::manifest::{AlikeNodes, NodeFacts};
+use schema::device::Device;
 
 /// The place of a node in its [`Topology`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

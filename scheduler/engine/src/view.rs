@@ -1,13 +1,12 @@
 //! The input of a policy: the state of all jobs and devices, the changes since its last decision, and a model that it may query.
 
+use formats::history::PastJob;
 use model::{
     PackingClasses, Throughput,
     switch_costs::{Cost, SwitchCosts},
 };
-use schema::{
-    history::PastJob, placement::Placement, plan::Plan, sharing::Sharing, suspension::Suspension,
-    units::Nanos,
-};
+use record::{placement::Placement, suspension::Suspension};
+use schema::{plan::Plan, sharing::Sharing, units::Nanos};
 
 use crate::{
     cluster::JobId,

@@ -4,7 +4,7 @@ use engine::{
     cluster::{Action, ClusterEvent, JobId, Settled, Share},
     job::Phase,
 };
-use schema::rows::ErrorKind;
+use record::rows::ErrorKind;
 
 use super::{
     LaunchCluster,

@@ -4,7 +4,8 @@ use engine::{
     cluster::{ClusterError, ClusterEvent, DeviceId, JobId, Settled},
     job::Phase,
 };
-use schema::{rows::ErrorKind, units::Nanos};
+use record::rows::ErrorKind;
+use schema::units::Nanos;
 
 use super::{
     LaunchCluster, actions::not_started, clock::next_multiple, launcher::Launcher,

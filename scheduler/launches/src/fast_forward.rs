@@ -19,7 +19,9 @@ mod window;
 use std::collections::BTreeMap;
 
 use engine::cluster::{ClusterError, ClusterEvent, JobId, Settled};
-use schema::{decision::Share, manifest::FastForward as Rule, rows::Skip, units::Nanos};
+use formats::{decision::Share, rows::Skip};
+use record::manifest::FastForward as Rule;
+use schema::units::Nanos;
 
 use self::window::Window;
 pub use self::{

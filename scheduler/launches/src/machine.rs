@@ -14,7 +14,8 @@ mod tests;
 
 use std::collections::VecDeque;
 
-use schema::{decision::Settled, rows::ErrorKind, suspension::Suspension};
+use formats::decision::Settled;
+use record::{rows::ErrorKind, suspension::Suspension};
 
 use self::{inputs::PendingCommand, phase::Memory};
 pub use self::{

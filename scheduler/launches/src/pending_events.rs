@@ -73,7 +73,7 @@ impl PendingEvents {
 
 #[cfg(test)]
 mod tests {
-    use schema::decision::{DeviceId, JobId, Settled};
+    use formats::decision::{DeviceId, JobId, Settled};
 
     use super::*;
 

@@ -2,11 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use schema::{
-    decision::{Action, ClusterEvent, DeviceId, JobId, Settled, Share, Turn},
-    plan::Plan,
-    units::Nanos,
-};
+use formats::decision::{Action, ClusterEvent, DeviceId, JobId, Settled, Share, Turn};
+use schema::{plan::Plan, units::Nanos};
 
 use crate::pending_releases::PendingReleases;
 
@@ -302,7 +299,7 @@ impl RecordedLaunch {
 
 #[cfg(test)]
 mod tests {
-    use schema::rows::ErrorKind;
+    use record::rows::ErrorKind;
 
     use super::*;
 

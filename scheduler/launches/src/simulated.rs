@@ -23,15 +23,13 @@ use engine::{
     job::{JobRequest, Payload},
     topology::Topology,
 };
+use formats::decision::{ClusterEvent, DeviceId, JobId, Share};
 use model::{
     JobKey, Throughput,
     switch_costs::{Cost, SwitchCosts},
 };
-use schema::{
-    decision::{ClusterEvent, DeviceId, JobId, Share},
-    rows::ErrorKind,
-    units::Nanos,
-};
+use record::rows::ErrorKind;
+use schema::units::Nanos;
 
 pub use self::{
     course::{Exact, ProgressModel, Stretch},

@@ -1,6 +1,6 @@
 //! Errors of a belief.
 
-use schema::rows::Warnings;
+use record::rows::Warnings;
 
 use crate::{
     PredictRequest, Prediction, Throughput,

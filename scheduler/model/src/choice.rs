@@ -1,6 +1,6 @@
 //! Which formula is asked first.
 
-use schema::fitted::FormulaName;
+use formats::fitted::FormulaName;
 
 use crate::{
     Fit, FitError, Observation, Options, Setting,

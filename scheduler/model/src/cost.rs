@@ -35,7 +35,8 @@ impl Launches {
 
 #[cfg(test)]
 mod tests {
-    use schema::{fitted::Facts, plan::Plan};
+    use record::facts::Facts;
+    use schema::plan::Plan;
 
     use super::*;
     use crate::Placement;

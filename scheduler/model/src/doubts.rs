@@ -11,7 +11,7 @@
 //! Two wrong rows of few hide each other: without either, the other still contradicts the rest, and one that is right may seem wrong. So
 //! one, two, or no further configurations are taken as wrong at a time.
 
-use schema::fitted::FormulaName;
+use formats::fitted::FormulaName;
 
 use crate::{
     Fit, Observation, Options, Setting,

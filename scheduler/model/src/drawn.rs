@@ -1,6 +1,6 @@
 //! Step times drawn from their intervals.
 
-use schema::rows::Warnings;
+use record::rows::Warnings;
 
 use crate::{
     PredictRequest, Prediction, Throughput,

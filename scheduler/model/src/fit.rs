@@ -1,7 +1,7 @@
 //! Fits of a formula to measurements.
 
+use formats::fitted::FormulaName;
 use nalgebra::{DMatrix, SMatrix};
-use schema::fitted::FormulaName;
 
 use crate::{
     Observation, Setting,

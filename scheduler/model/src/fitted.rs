@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
-use nalgebra::SMatrix;
-use schema::fitted::{
-    BasisWord, Facts, FittedParameter, FittedRow, FittedWorkload, FormulaFit, FormulaName, ModelFile, Origin,
+use formats::fitted::{
+    BasisWord, FittedParameter, FittedRow, FittedWorkload, FormulaFit, FormulaName, ModelFile, Origin,
 };
+use nalgebra::SMatrix;
+use record::facts::Facts;
 
 use crate::{
     Fit, FitError, Observation, Options, Placement, PredictRequest, Prediction, Prior, Setting, Throughput,

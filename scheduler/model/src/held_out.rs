@@ -1,9 +1,7 @@
 //! Errors of a fit on configurations that it was not fitted to.
 
-use schema::{
-    fitted::{FitErrors, FormulaName},
-    plan::{Plan, Precision},
-};
+use formats::fitted::{FitErrors, FormulaName};
+use schema::plan::{Plan, Precision};
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 

@@ -1,9 +1,7 @@
 //! The time of jobs that take turns.
 
-use schema::{
-    rows::Warnings,
-    sharing::{Quantum, Sharing},
-};
+use record::rows::Warnings;
+use schema::sharing::{Quantum, Sharing};
 
 use crate::{PredictRequest, Prediction, Throughput};
 

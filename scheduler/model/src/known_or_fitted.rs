@@ -1,6 +1,6 @@
 //! A table of measured step times, and fitted models for configurations without a row.
 
-use schema::rows::Warnings;
+use record::rows::Warnings;
 
 use crate::{
     FittedModel, JobKey, PredictRequest, Prediction, Table, Throughput,

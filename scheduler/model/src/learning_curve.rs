@@ -1,7 +1,7 @@
 //! How errors of predictions fall while configurations are measured, by the order in which they are: from measurements of all of
 //! them.
 
-use schema::{
+use formats::{
     fitted::FormulaName,
     rows::{CurvePoint, MeasuringOrder},
 };
@@ -189,7 +189,8 @@ impl LearningCurve {
 
 #[cfg(test)]
 mod tests {
-    use schema::{fitted::Facts, plan::Plan};
+    use record::facts::Facts;
+    use schema::plan::Plan;
 
     use super::*;
     use crate::{Length, Parts, Placement, formula::step};

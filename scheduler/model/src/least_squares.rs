@@ -1,8 +1,8 @@
 //! The maximum of a posterior as a problem of least squares.
 
+use formats::fitted::FormulaName;
 use levenberg_marquardt::{LeastSquaresProblem, LevenbergMarquardt};
 use nalgebra::{DMatrix, DVector, Dyn, storage::Owned};
-use schema::fitted::FormulaName;
 
 use crate::{
     Observation,

@@ -35,7 +35,8 @@ pub mod switch_costs;
 mod table;
 mod trace_time;
 
-use schema::{plan::Plan, rows::Warnings, sharing::Sharing};
+use record::rows::Warnings;
+use schema::{plan::Plan, sharing::Sharing};
 
 pub use belief_error::BeliefError;
 pub use cost::{Launches, Length};

@@ -4,9 +4,9 @@
 //! negative. They start from a linear regression: without `b2`, the inverse of the loss is linear in `k`. The sum of squares has
 //! several minima, so that some values of `b2` are tried; the best fit is taken.
 
+use formats::loss_curve::LossCurve;
 use levenberg_marquardt::{LeastSquaresProblem, LevenbergMarquardt};
 use nalgebra::{Dyn, Matrix3xX, OMatrix, OVector, U3, Vector3, storage::Owned};
-use schema::loss_curve::LossCurve;
 
 /// A report: the mean loss of the steps after the first `before` ones, up to `until`.
 #[derive(Clone, Copy, Debug, PartialEq)]

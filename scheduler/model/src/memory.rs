@@ -17,12 +17,11 @@
 
 mod fit;
 
+use formats::fitted::{FittedParameter, MemoryFit, Origin};
 use nalgebra::{SMatrix, SVector};
 use num_dual::{DualNum, DualSVec64};
-use schema::{
-    fitted::{Facts, FittedParameter, MemoryFit, Origin},
-    plan::{Plan, Precision},
-};
+use record::facts::Facts;
+use schema::plan::{Plan, Precision};
 
 pub use fit::fit;
 

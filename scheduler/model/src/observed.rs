@@ -67,7 +67,7 @@ impl Observed {
 
 #[cfg(test)]
 mod tests {
-    use schema::fitted::Facts;
+    use record::facts::Facts;
 
     use super::*;
     use crate::Placement;

@@ -9,11 +9,9 @@ mod tree;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use schema::interference_fit::PackingClass;
-use schema::{
-    interference_fit::{AloneFeature, ClassErrors, ClassesFit, JobAlone, TreeNode},
-    sharing::Sharing,
-};
+pub use formats::interference_fit::PackingClass;
+use formats::interference_fit::{AloneFeature, ClassErrors, ClassesFit, JobAlone, TreeNode};
+use schema::sharing::Sharing;
 
 use self::tree::Sample;
 use crate::{

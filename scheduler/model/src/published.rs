@@ -1,9 +1,10 @@
 //! Models of workloads without rows, by published parameters of Rubick's formulas.
 
-use schema::{
-    fitted::{Facts, FittedWorkload, FormulaFit, FormulaName},
+use formats::{
+    fitted::{FittedWorkload, FormulaFit, FormulaName},
     import::times::RubickParameters,
 };
+use record::facts::Facts;
 
 use crate::{
     Fit, Observation, Parts, Prior,

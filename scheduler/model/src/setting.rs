@@ -1,6 +1,7 @@
 //! What a formula is asked: a model, a batch, a plan and a placement, as numbers.
 
-use schema::{fitted::Facts, plan::Plan};
+use record::facts::Facts;
+use schema::plan::Plan;
 
 /// A job in a placement, alone.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,6 +1,6 @@
 //! The cost of a job on more nodes than it needs.
 
-use schema::rows::Warnings;
+use record::rows::Warnings;
 
 use crate::{PredictRequest, Prediction, Throughput};
 

@@ -7,14 +7,11 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use schema::{
-    device::Device,
+use record::{
     manifest::{Cell, Manifest},
-    plan::Plan,
     rows::{Interference, Status, Summary, Warnings},
-    sharing::Sharing,
-    units::Nanos,
 };
+use schema::{device::Device, plan::Plan, sharing::Sharing, units::Nanos};
 
 use self::estimate::{Estimate, pooled, step_alone, times};
 use crate::{

@@ -2,15 +2,13 @@
 
 mod support;
 
+use formats::fitted::FittedRow;
 use model::{
     FittedModel, JobKey, Observation, Options, Parts, Placement, PredictRequest, Setting, Throughput,
     fit_workload,
 };
-use schema::{
-    fitted::{Facts, FittedRow},
-    plan::Plan,
-    sharing::Sharing,
-};
+use record::facts::Facts;
+use schema::{plan::Plan, sharing::Sharing};
 
 use support::model_of;
 

@@ -2,14 +2,13 @@
 
 mod support;
 
+use formats::fitted::{FittedRow, FormulaName};
 use model::{
     Fit, FitError, Observation, Options, Parts, Placement, Prior, Setting, fit, fit_workload, formula,
     held_out,
 };
-use schema::{
-    fitted::{Facts, FittedRow, FormulaName},
-    plan::Plan,
-};
+use record::facts::Facts;
+use schema::plan::Plan;
 
 use support::model_of;
 

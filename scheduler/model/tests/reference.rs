@@ -6,16 +6,17 @@ mod support;
 
 use std::{collections::BTreeSet, path::Path};
 
+use formats::{
+    fitted::{FittedRow, FormulaName},
+    import::{Source, times},
+};
 use model::{
     Basis, Fit, Observation, Options, Parts, Placement, Setting, fit, fit_workload, formula,
     held_out::{self, LeftOut},
     observation, suggest,
 };
-use schema::{
-    fitted::{Facts, FittedRow, FormulaName},
-    import::{Source, times},
-    plan::Plan,
-};
+use record::facts::Facts;
+use schema::plan::Plan;
 
 use support::model_of;
 

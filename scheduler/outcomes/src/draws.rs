@@ -1,6 +1,6 @@
 //! The totals of a prediction over its draws.
 
-use schema::rows::{Draw, DrawnTotals, Range};
+use formats::rows::{Draw, DrawnTotals, Range};
 use statistics::quantile_of_sorted;
 
 /// Computes the totals over all draws. `None` if there are no draws, or no job ended well in any of them.

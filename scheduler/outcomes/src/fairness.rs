@@ -10,7 +10,7 @@
 
 use std::iter;
 
-use schema::rows::{FinishTimeFairness, Outcome};
+use formats::rows::{FinishTimeFairness, Outcome};
 use statistics::{median_in_place, quantile_of_sorted};
 
 /// A rho counts as above 1 from here on. Times are whole nanoseconds, and rounding is not unfair; Shockwave rounds rho to five digits.

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 
 use anyhow::{Context as _, ensure};
-use schema::rows::{
+use formats::rows::{
     Arose, DecisionDifference, Fairness, Fidelity, FirstSteps, Hindsight, Intervals, JobErrors, JobFidelity,
-    MachineSpeed, Outcome, Prediction, Range, Status, Times, Utilisation,
+    MachineSpeed, Outcome, Prediction, Range, Times, Utilisation,
 };
+use record::rows::Status;
 use statistics::{median, median_in_place, quantile_of_sorted};
 
 use crate::{

@@ -1,6 +1,7 @@
 //! The totals of a run: statistics over all of its jobs.
 
-use schema::rows::{Outcome, Status, Totals};
+use formats::rows::{Outcome, Totals};
+use record::rows::Status;
 use statistics::{median, quantile_of_sorted};
 
 use crate::fairness;

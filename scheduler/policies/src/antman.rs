@@ -43,7 +43,7 @@ use engine::{
     topology::DeviceId,
     view::{Change, View},
 };
-use schema::trace::Class;
+use formats::trace::Class;
 
 use self::watch::Watched;
 use crate::kit::{Watch, belief, jobs_named, ranking::Need, start};

@@ -117,7 +117,7 @@ impl Order for Gittins {
         if !self.has_history {
             self.has_history = true;
             let service =
-                |past: &schema::history::PastJob| past.duration_ns.as_secs_f64() * f64::from(past.devices);
+                |past: &formats::history::PastJob| past.duration_ns.as_secs_f64() * f64::from(past.devices);
             new.extend(view.known.history.iter().map(service));
         }
         let ended = view.changes.iter().filter_map(|change| match *change {

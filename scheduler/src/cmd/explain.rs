@@ -10,11 +10,9 @@ use engine::{
     replay::replay,
     view::View,
 };
+use formats::decision::{Action, ClusterEvent, DeviceId, Settled, Turn};
 use rig::{Exit, output};
-use schema::{
-    decision::{Action, ClusterEvent, DeviceId, Settled, Turn},
-    units::Nanos,
-};
+use schema::units::Nanos;
 
 use super::{busy, consent, not_repeated, recorded};
 use crate::{online, policy};

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use cli::agree::Yes;
 use outcomes::fidelity::{self, Bars};
+use record::{rows, run_dir::RunDir};
 use rig::{Exit, output};
-use schema::{rows, run_dir::RunDir};
 
 use self::{
     show::show,

@@ -9,15 +9,14 @@ mod suggest;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, ensure};
+use formats::fitted::{FittedWorkload, ModelFile};
 use jobs::{plans::memory::DeviceMemory, software};
 use model::{Options, RowsLeftOut, fit_and_predict};
+use record::{calibration::Calibration, rows};
 use rig::{Exit, output};
 use schema::{
-    calibration::Calibration,
     catalog::Catalog,
-    fitted::{FittedWorkload, ModelFile},
     job::{Job, JobError},
-    rows,
 };
 
 use super::busy;

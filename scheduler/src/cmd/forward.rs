@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{bail, ensure};
 use engine::job::JobRequest;
-use schema::manifest::{FastForward, Scheduling};
+use record::manifest::{FastForward, Scheduling};
 use statistics::interval::MIN_STEPS;
 
 use super::{above_zero, positive};

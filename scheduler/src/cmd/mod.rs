@@ -24,13 +24,10 @@ use cli::{
     progress,
     shell::{Completions, Man},
 };
+use formats::decision::{self, Turn};
 use indicatif::{ProgressBar, ProgressFinish};
+use record::{manifest::Manifest, run_dir::RunDir};
 use rig::{Exit, interrupt, limits};
-use schema::{
-    decision::{self, Turn},
-    manifest::Manifest,
-    run_dir::RunDir,
-};
 
 use crate::{
     online::{self, RunInputs},

@@ -4,15 +4,18 @@ use std::{ops::RangeInclusive, path::PathBuf};
 
 use anyhow::Context as _;
 use cli::table;
+use formats::{
+    fitted::{BasisWord, ModelFile},
+    rows::{BestPlan, MemorySource, RankBy},
+};
 use jobs::workload_lookup;
 use model::FittedModel;
+use record::rows::{self};
 use rig::{Exit, device, output};
 use schema::{
     catalog::Catalog,
     device::Device,
-    fitted::{BasisWord, ModelFile},
     job::Job,
-    rows::{self, BestPlan, MemorySource, RankBy},
     units::{HumanBytes, Nanos},
 };
 

@@ -4,18 +4,12 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, bail, ensure};
 use cli::table;
+use formats::fitted::{FittedWorkload, FormulaFit, ModelFile, PredictedStep};
 use jobs::workload_lookup;
 use model::{Answer, FittedModel, JobKey, Placement, PredictRequest, Setting, WIDEST_INTERVAL, formula};
+use record::rows;
 use rig::{Exit, output};
-use schema::{
-    catalog::Catalog,
-    fitted::{FittedWorkload, FormulaFit, ModelFile, PredictedStep},
-    job::Job,
-    plan::Plan,
-    rows,
-    sharing::Sharing,
-    units::Nanos,
-};
+use schema::{catalog::Catalog, job::Job, plan::Plan, sharing::Sharing, units::Nanos};
 
 use crate::{best_plan::nanoseconds, inputs, measured::placement_text};
 

@@ -4,12 +4,12 @@ use std::{path::PathBuf, time::Duration};
 
 use anyhow::ensure;
 use model::switch_costs::Named;
-use schema::{
+use record::{
     manifest::{Scheduling, SizeOfError},
     placement::Placement,
-    sharing::{Sharing, SharingError},
     suspension::Suspension,
 };
+use schema::sharing::{Sharing, SharingError};
 
 use super::above_zero;
 use crate::sources::{Source, Sources};

@@ -12,6 +12,7 @@ use cli::{
     table,
 };
 use engine::job::{JobRequest, Payload};
+use formats::rows::{DrawnTotals, Outcome};
 use jobs::{
     cells, folder, machine,
     manifest::{self, RunRequest},
@@ -23,17 +24,13 @@ use outcomes::{
     fairness::{rho, summary},
     totals::{average, makespan_ns, totals},
 };
-use rig::{Exit, interrupt::Interrupt, output};
-use schema::{
-    catalog::Catalog,
-    device::Device,
-    footprint::Footprints,
+use record::{
     manifest::{Cell, Manifest, Scheduling, Settings},
-    rows::{self, DrawnTotals, Outcome, Status},
+    rows::{self, Status},
     run_dir::RunDir,
-    sharing::Sharing,
-    units::Nanos,
 };
+use rig::{Exit, interrupt::Interrupt, output};
+use schema::{catalog::Catalog, device::Device, footprint::Footprints, sharing::Sharing, units::Nanos};
 use testbed::process::HostCores;
 
 use super::{above_zero, busy, forward::ForwardOptions, policies, rules::Rules, some_jobs};

@@ -18,6 +18,7 @@ use engine::{
     cluster::ClusterError,
     journal::{FirstRefusal, Journal, Unrecorded},
 };
+use formats::{fitted::ModelFile, rows::Totals};
 use jobs::{
     manifest::{self, RunRequest},
     pool,
@@ -25,16 +26,13 @@ use jobs::{
 };
 use launches::simulated;
 use outcomes::{draws::totals_of_draws, totals::Tally};
-use rig::{Exit, output, sampler::SamplerCost};
-use schema::{
-    catalog::Catalog,
-    device::Device,
-    fitted::ModelFile,
+use record::{
     manifest::{self as facts, Manifest, Scheduling, Settings},
-    rows::{self, Totals},
+    rows::{self},
     run_dir::RunDir,
-    units::Nanos,
 };
+use rig::{Exit, output, sampler::SamplerCost};
+use schema::{catalog::Catalog, device::Device, units::Nanos};
 
 use self::{nodes::Nodes, progress::Progress};
 use super::{above_zero, rules::Rules, some_jobs};

@@ -10,8 +10,8 @@ use std::{
 };
 
 use clap::Subcommand;
+use formats::trace::{self, Trace, TraceRow};
 use rig::{Exit, output};
-use schema::trace::{self, Trace, TraceRow};
 
 use super::positive;
 use crate::trace_generator::{LoadScale, TimeScale, set_date, set_nights};

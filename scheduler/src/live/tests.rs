@@ -7,16 +7,13 @@ use engine::{
     topology::{DeviceId, Topology},
     view::{PolicyContext, View},
 };
-use model::{PredictRequest, Prediction, Throughput};
-use schema::{
+use formats::{
     decision::{Action, ClusterEvent, Settled, Turn},
-    placement::Placement,
-    rows::ErrorKind,
-    sharing::Sharing,
-    suspension::Suspension,
     trace::Class,
-    units::Nanos,
 };
+use model::{PredictRequest, Prediction, Throughput};
+use record::{placement::Placement, rows::ErrorKind, suspension::Suspension};
+use schema::{sharing::Sharing, units::Nanos};
 
 use super::{panel::panel, turn_text::turn_lines};
 

@@ -6,7 +6,7 @@ use engine::{
     topology::DeviceId,
     view::View,
 };
-use schema::decision::{Action, ClusterEvent, Settled, Turn};
+use formats::decision::{Action, ClusterEvent, Settled, Turn};
 
 /// The lines of a turn: one for each event and one for each action. Progress and deadlines have no line.
 pub(super) fn turn_lines(turn: &Turn, view: &View<'_>) -> Vec<String> {

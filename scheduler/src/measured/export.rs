@@ -2,11 +2,12 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use schema::{
-    device::Device,
-    fitted::{Facts, FittedRow, Layout},
+use formats::fitted::{FittedRow, Layout};
+use record::{
+    facts::Facts,
     rows::{self, ExportRow, ProgramKind, RowError, Status},
 };
+use schema::device::Device;
 
 use super::{Devices, Found, Row, devices};
 

@@ -3,16 +3,14 @@
 use std::collections::{BTreeMap, HashMap};
 
 use anyhow::Context as _;
-use schema::{
+use formats::{
     import::{
         Source,
         pairs::{self, Pair, PairMember},
     },
     interference_fit::JobAlone,
-    job::Job,
-    plan::Plan,
-    sharing::Sharing,
 };
+use schema::{job::Job, plan::Plan, sharing::Sharing};
 
 use super::together::{Slowdowns, mean};
 

@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use anyhow::Context as _;
-use jobs::workload_lookup;
-use model::{Parts, forward_s, published};
-use rig::output;
-use schema::{
-    catalog::Catalog,
+use formats::{
     fitted::{FittedWorkload, Layout, ModelSource},
     import::{Source, times},
 };
+use jobs::workload_lookup;
+use model::{Parts, forward_s, published};
+use rig::output;
+use schema::catalog::Catalog;
 
 use super::{bytes, facts};
 

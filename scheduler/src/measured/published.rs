@@ -3,14 +3,15 @@
 use std::{collections::BTreeMap, path::Path};
 
 use anyhow::Context as _;
-use jobs::workload_lookup;
-use schema::{
-    fitted::{Facts, FittedRow, Layout, UnfitRow},
+use formats::{
+    fitted::{FittedRow, Layout, UnfitRow},
     import::{
         Source,
         times::{self, PublishedTimes, UnknownPlans},
     },
 };
+use jobs::workload_lookup;
+use record::facts::Facts;
 
 use super::{Found, Inputs, Row, bytes, export, facts, step_times};
 

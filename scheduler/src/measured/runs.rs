@@ -3,15 +3,15 @@
 use std::{collections::BTreeMap, path::Path};
 
 use anyhow::Context as _;
+use formats::fitted::{FittedRow, Layout};
 use model::{Launches, Length};
-use schema::{
-    catalog::Catalog,
-    device::Device,
-    fitted::{Facts, FittedRow, Layout},
+use record::{
+    facts::Facts,
     manifest::{DeviceFacts, Manifest},
     rows::{self, Measurement, Status, Summary},
     run_dir::RunDir,
 };
+use schema::{catalog::Catalog, device::Device};
 
 use super::{Devices, Found, Row, bytes, devices, facts};
 

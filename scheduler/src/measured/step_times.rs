@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::Path};
 
 use anyhow::{Context as _, ensure};
-use schema::{
+use formats::{
     fitted::Layout,
     import::{
         Source,

@@ -7,19 +7,20 @@ use std::{
 };
 
 use anyhow::Context as _;
-use model::interference::Together;
-use rig::Exit;
-use schema::{
-    device::Device,
+use formats::{
     fitted::{Layout, ModelSource},
     import::{Source, pairs},
     interference_fit::JobAlone,
-    manifest::Manifest,
-    plan::Plan,
-    rows::{self, Status, TogetherRow},
-    run_dir::RunDir,
-    sharing::Sharing,
+    rows::TogetherRow,
 };
+use model::interference::Together;
+use record::{
+    manifest::Manifest,
+    rows::{self, Status},
+    run_dir::RunDir,
+};
+use rig::Exit;
+use schema::{device::Device, plan::Plan, sharing::Sharing};
 
 use super::{bytes, devices, pairs_together::PairsTogether};
 

@@ -3,17 +3,13 @@
 use std::{collections::HashMap, path::PathBuf};
 
 use engine::topology::Topology;
+use formats::fitted::{FittedRow, ModelFile};
 use jobs::plans::{
     CUDA_CONTEXT_BYTES, Judgement,
     memory::{DeviceMemory, Numbers, states_bytes},
 };
-use schema::{
-    catalog::Workload,
-    fitted::{FittedRow, ModelFile},
-    manifest::Manifest,
-    plan::Plan,
-    units::HumanBytes,
-};
+use record::manifest::Manifest;
+use schema::{catalog::Workload, plan::Plan, units::HumanBytes};
 
 use crate::{models::ModelFiles, rank_memory::RankMemory};
 

@@ -3,12 +3,10 @@
 use std::collections::{BTreeSet, HashMap};
 
 use engine::job::{JobRequest, Kind};
+use formats::rows::Prediction;
 use model::PredictRequest;
-use schema::{
-    rows::{Prediction, Warnings},
-    sharing::Sharing,
-    units::Nanos,
-};
+use record::rows::Warnings;
+use schema::{sharing::Sharing, units::Nanos};
 
 use super::run_inputs::RunInputs;
 
@@ -99,7 +97,7 @@ pub fn doubts<'a>(jobs: impl Iterator<Item = (&'a str, Warnings)>) -> Option<Str
 
 #[cfg(test)]
 mod tests {
-    use schema::rows::Warning;
+    use record::rows::Warning;
 
     use super::*;
 

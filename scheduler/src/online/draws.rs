@@ -12,13 +12,14 @@ use std::{
 use anyhow::Context as _;
 use cli::agree::Consent;
 use engine::journal::Unrecorded;
+use formats::rows::{Draw, Outcome, Prediction};
 use launches::simulated::Drifting;
 use model::Drawn;
 use outcomes::{
     draws::range,
     totals::{Makespan, average},
 };
-use schema::rows::{Draw, Outcome, Prediction, Status};
+use record::rows::Status;
 
 use super::{
     predict::{Chance, Simulated, simulate_with},

@@ -6,9 +6,10 @@ use engine::{
     Engine,
     job::{JobRequest, Kind},
 };
+use formats::rows::Outcome;
 use model::{PredictRequest, Throughput};
 use outcomes::fairness::{self, Devices, Stay};
-use schema::{rows::Outcome, sharing::Sharing};
+use schema::sharing::Sharing;
 
 use super::run_inputs::RunInputs;
 

@@ -6,7 +6,8 @@ use anyhow::bail;
 use engine::job::{JobRequest, Payload};
 use jobs::cells;
 use model::switch_costs::{Cost, SwitchCosts as _};
-use schema::{device::Device, job::Job, placement::Placement, suspension::Suspension};
+use record::{placement::Placement, suspension::Suspension};
+use schema::{device::Device, job::Job};
 
 use super::run_inputs::{RunInputs, scheduling};
 

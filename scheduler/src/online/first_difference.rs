@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::{journal::Journal, view::View};
-use schema::{
+use formats::{
     decision::{JobId, Turn},
     rows::{DecisionDifference, TimedAction},
-    units::Nanos,
 };
+use schema::units::Nanos;
 
 /// The decisions about each job, in their order.
 #[derive(Default)]
@@ -72,7 +72,7 @@ impl Journal for DecisionsOfJobs {
 
 #[cfg(test)]
 mod tests {
-    use schema::decision::{Action, DeviceId};
+    use formats::decision::{Action, DeviceId};
 
     use super::*;
 

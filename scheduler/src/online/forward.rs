@@ -3,16 +3,19 @@
 use std::{cell::RefCell, rc::Rc};
 
 use engine::job::JobRequest;
+use formats::{
+    decision,
+    rows::{Outcome, Skip, skipped_ns},
+};
 use launches::{
     fast_forward::{SkipLog, Waited, skipped_of_jobs},
     recorded::RecordedStretch,
 };
-use schema::{
-    decision,
-    rows::{self, Appender, Outcome, Skip},
+use record::{
+    rows::{self, Appender},
     run_dir::RunDir,
-    units::Nanos,
 };
+use schema::units::Nanos;
 
 /// The rows of `skips.csv` so far, in order.
 pub(super) type SharedSkips = Rc<RefCell<Vec<Skip>>>;
@@ -66,7 +69,7 @@ pub(super) fn add_skipped(
     }
     Ok(Forwarded {
         jumps: next_jump(skips),
-        skipped_ns: rows::skipped_ns(skips),
+        skipped_ns: skipped_ns(skips),
         steps: outcomes.iter().map(|row| row.steps_skipped).sum(),
         waited,
     })
@@ -93,7 +96,7 @@ pub(super) fn executed(of: &RecordedStretch, skips: &[Skip]) -> Option<RecordedS
 
 #[cfg(test)]
 mod tests {
-    use schema::decision::JobId;
+    use formats::decision::JobId;
 
     use super::*;
 

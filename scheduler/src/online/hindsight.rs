@@ -2,10 +2,13 @@
 
 use anyhow::{Context as _, bail, ensure};
 use cli::agree::Consent;
-use launches::recorded::Recorded;
-use schema::{
+use formats::{
     decision::{self, Action, ClusterEvent, JobId, Turn},
-    rows::{self, DecisionDifference, MachineSpeed, Outcome, Skip},
+    rows::{DecisionDifference, MachineSpeed, Outcome, Skip},
+};
+use launches::recorded::Recorded;
+use record::{
+    rows::{self},
     run_dir::RunDir,
 };
 

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use engine::{journal::Journal, view::View};
+use formats::{
+    decision::{JobId, Turn},
+    rows::{MachineSpeed, Skip},
+};
 use launches::recorded::{Recorded, RecordedStretch};
 use model::PredictRequest;
 use rig::output;
-use schema::{
-    decision::{JobId, Turn},
-    rows::{MachineSpeed, Skip},
-    units::Nanos,
-};
+use schema::units::Nanos;
 
 use super::{
     forward::{SharedSkips, executed},

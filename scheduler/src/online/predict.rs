@@ -7,14 +7,15 @@ use engine::{
     cluster::ClusterError,
     journal::{FirstRefusal, Journal, Unrecorded},
 };
+use formats::rows::{DecisionTimes, Draw, Outcome, Prediction};
 use launches::simulated::{self, Exact, Faults, ProgressModel, SimulatedLauncher};
 use model::Throughput;
-use schema::{
+use record::{
     manifest::Scheduling,
-    rows::{self, DecisionTimes, Draw, Outcome, Prediction},
+    rows::{self},
     run_dir::RunDir,
-    units::Nanos,
 };
+use schema::units::Nanos;
 
 use super::{
     draws::Draws,

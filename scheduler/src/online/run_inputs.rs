@@ -10,20 +10,21 @@ use anyhow::{Context as _, bail, ensure};
 use engine::{
     Engine, cluster::JobId, job::JobRequest, legal_plans::LegalPlans, topology::Topology, view::PolicyContext,
 };
+use formats::{fitted::ModelFile, history::PastJob};
 use jobs::plans::{Effort, Estimates, Judgement};
 use model::{
     Throughput,
     switch_costs::{KnownCosts, Measured, Named, SwitchCosts},
 };
-use schema::{
+use record::{
     calibration::Calibration,
-    catalog::{Catalog, Workload},
-    fitted::ModelFile,
-    footprint::MeasuredFootprint,
-    history::PastJob,
     manifest::{AlikeNodes, DeviceFacts, FittedFile, Manifest, Scheduling},
-    plan::Plan,
     run_dir::RunDir,
+};
+use schema::{
+    catalog::{Catalog, Workload},
+    footprint::MeasuredFootprint,
+    plan::Plan,
 };
 use testbed::process::WORK_LEFT;
 

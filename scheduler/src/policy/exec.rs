@@ -1,5 +1,5 @@
 //! A policy that is a program of the user. The program reads the changes and writes its actions, as one JSON object per line
-//! (`schema::exec`; `scheduler/README.md` has an example). It is the only policy that does I/O.
+//! (`formats::exec`; `scheduler/README.md` has an example). It is the only policy that does I/O.
 
 mod program;
 
@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::{Context as _, anyhow, ensure};
-use schema::exec::{
+use formats::exec::{
     Answer, Begin, JobState, PROTOCOL, Shown, ShownCpus, ShownDevice, ShownJob, ShownNode, ShownPlan,
 };
 
@@ -263,7 +263,7 @@ fn show_phase(phase: Phase) -> JobState {
 
 #[cfg(test)]
 mod tests {
-    use schema::{cluster::NodeFacts, manifest::AlikeNodes};
+    use record::manifest::{AlikeNodes, NodeFacts};
 
     use super::*;
 

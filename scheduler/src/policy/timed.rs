@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use engine::{cluster::JobId, view::View};
-use schema::rows::DecisionTimes;
+use formats::rows::DecisionTimes;
 use statistics::quantile_of_sorted;
 
 use engine::policy::{Decision, Policy};

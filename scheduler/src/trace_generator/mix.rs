@@ -4,7 +4,7 @@ use std::{ops::RangeInclusive, str::FromStr};
 
 use anyhow::{Context as _, ensure};
 use fastrand::Rng;
-use schema::trace::TraceRow;
+use formats::trace::TraceRow;
 
 use super::{Distribution, recurring::RecurringJob};
 

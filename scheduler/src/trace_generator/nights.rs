@@ -1,6 +1,6 @@
 //! Nights: fewer jobs arrive while people sleep.
 
-use schema::trace::TraceRow;
+use formats::trace::TraceRow;
 
 use super::in_ms;
 

@@ -1,6 +1,6 @@
 //! Searches over learning rates.
 
-use schema::trace::TraceRow;
+use formats::trace::TraceRow;
 
 /// Makes a search of each job: one member for each learning rate, all with the arrival and the length of the job.
 pub fn searches(

@@ -1,4 +1,4 @@
-use schema::trace::Trace;
+use formats::trace::Trace;
 
 use super::*;
 
@@ -34,7 +34,7 @@ fn step_ns(row: &TraceRow) -> anyhow::Result<f64> {
 fn made(recipe: &Recipe) -> Vec<TraceRow> {
     let rows: Vec<TraceRow> = make(recipe, step_ns).unwrap().rows().collect();
     let mut text = Vec::new();
-    schema::trace::write(&mut text, &rows).unwrap();
+    formats::trace::write(&mut text, &rows).unwrap();
     assert_eq!(Trace::parse("made".as_ref(), &text).unwrap().rows, rows, "it is a trace that can be read");
     rows
 }

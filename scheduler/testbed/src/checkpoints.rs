@@ -7,11 +7,10 @@ use std::{
 };
 
 use engine::cluster::JobId;
+use formats::saved::Saved;
+use record::run_dir::RunDir;
 use rig::output::note;
-use schema::{
-    checkpoint::Saved,
-    run_dir::{RunDir, RunError},
-};
+use schema::files::RunError;
 
 pub struct Checkpoints {
     run: RunDir,
@@ -26,7 +25,7 @@ impl Checkpoints {
     pub fn open(run: &RunDir, jobs: u32) -> Result<Checkpoints, RunError> {
         let mut last = BTreeMap::new();
         for job in (0..jobs).map(JobId) {
-            last.extend(run.saved(job)?.map(|saved| (job, saved)));
+            last.extend(Saved::read(run, job)?.map(|saved| (job, saved)));
         }
         let checkpoints = Checkpoints { run: run.clone(), last };
         checkpoints.sweep()?;
@@ -53,7 +52,7 @@ impl Checkpoints {
     /// # Errors
     /// Where that cannot be written down. Then the job goes on from the one before.
     pub fn keep(&mut self, job: JobId, saved: Saved) -> Result<(), RunError> {
-        self.run.write_saved(job, &saved)?;
+        saved.write(&self.run, job)?;
         if let Some(before) = self.last.insert(job, saved) {
             self.remove(&before);
         }
@@ -63,7 +62,7 @@ impl Checkpoints {
     /// Removes the checkpoint of a job that has ended, which may be large.
     pub fn forget(&mut self, job: JobId) {
         if let Some(saved) = self.last.remove(&job) {
-            remove(&self.run.saved_path(job));
+            remove(&self.run.saved_path(job.0));
             self.remove(&saved);
         }
     }

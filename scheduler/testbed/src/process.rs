@@ -36,21 +36,14 @@ use launches::{
     launcher::{LaunchId, Launcher, StartRequest},
     machine::Input,
 };
+use record::{manifest::Manifest, run_dir::RunDir, suspension::Suspension};
 use rig::{
     EventLoop, Member, Rig,
     interrupt::Interrupt,
     output::note,
     sampler::{Sampler, SamplerCost, SamplerError},
 };
-use schema::{
-    catalog::Catalog,
-    device::Device,
-    manifest::Manifest,
-    run_dir::{RunDir, RunError},
-    sharing::Sharing,
-    suspension::Suspension,
-    units::Nanos,
-};
+use schema::{catalog::Catalog, device::Device, files::RunError, sharing::Sharing, units::Nanos};
 
 pub use self::{host_cores::HostCores, work::WORK_LEFT};
 use self::{launch::LaunchState, stall::Stall, throttle::Throttle, work::TESTBED_AHEAD};

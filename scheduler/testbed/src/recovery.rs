@@ -6,14 +6,11 @@ use std::{collections::BTreeMap, slice};
 
 use anyhow::Context as _;
 use engine::cluster::{ClusterEvent, JobId};
+use formats::{rows::Skip, saved::Saved};
 use launches::launcher::came_short;
+use record::{manifest::Manifest, rows::ErrorKind, run_dir::RunDir, steps};
 use schema::{
-    checkpoint::Saved,
     events::{self, EventReader},
-    manifest::Manifest,
-    rows::{ErrorKind, Skip},
-    run_dir::RunDir,
-    steps,
     units::Nanos,
 };
 

@@ -2,16 +2,20 @@
 
 use std::fs;
 
+use formats::{
+    decision::{self, Turn},
+    fitted::{FittedRow, Layout, ModelFile, ModelSource},
+    rows::Outcome,
+};
 use front_door::{Background, Door, Said, wait_until};
 use model::{Options, Parts, fit_workload};
-use rustix::process::Signal;
-use schema::{
-    decision::{self, Turn},
-    fitted::{Facts, FittedRow, Layout, ModelFile, ModelSource},
+use record::{
+    facts::Facts,
     manifest::FittedFile,
-    rows::{self, Outcome},
+    rows::{self},
     run_dir::RunDir,
 };
+use rustix::process::Signal;
 
 use crate::{
     run,

@@ -2,8 +2,9 @@
 
 use std::fs;
 
+use formats::rows::{Draw, Fidelity, Prediction, Totals};
 use front_door::Door;
-use schema::rows::{self, Draw, Fidelity, Prediction, Totals};
+use record::rows::{self};
 
 use crate::sim::measured_at;
 

@@ -1,6 +1,7 @@
 //! Estimates of how long jobs run.
 
-use schema::rows::{self, DurationErrors, DurationEstimator, DurationShape};
+use formats::rows::{DurationErrors, DurationEstimator, DurationShape};
+use record::rows::{self};
 
 /// Jobs of two users in turns, one every 100 s: those of `ann` take 10 s, and those of `bob` 40 s.
 fn history(jobs: usize) -> String {

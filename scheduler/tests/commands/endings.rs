@@ -1,12 +1,13 @@
 //! Jobs that the policy ends: how each command treats them.
 
-use front_door::{Door, Said};
-use schema::{
-    FORMAT,
-    checkpoint::Saved,
+use formats::{
     decision::{self, Action, JobId},
-    rows::{self, Fidelity, Outcome, Status, Totals},
+    rows::{Fidelity, Outcome, Prediction, Totals},
+    saved::Saved,
 };
+use front_door::{Door, Said};
+use record::rows::{self, Status};
+use schema::FORMAT;
 
 use crate::run::{ON_TWO, door_to_two, outcomes, run};
 
@@ -61,7 +62,7 @@ fn a_simulation_counts_what_the_policy_ended_apart() {
 
     // Both sides agree on the jobs that were ended, which therefore miss no limit.
     let outcomes: Vec<Outcome> = rows::read(&door.path("r/outcomes.csv")).unwrap();
-    let predictions: Vec<rows::Prediction> = outcomes.iter().map(rows::Prediction::from).collect();
+    let predictions: Vec<Prediction> = outcomes.iter().map(Prediction::from).collect();
     rows::write(&door.path("r/predictions.csv"), &predictions).unwrap();
     let said = door.exits(0, "fidelity r --again r");
     assert!(said.err.contains("2 jobs that the policy ended on both sides"), "{}", said.err);
@@ -107,7 +108,7 @@ fn a_job_that_was_to_end_when_the_scheduler_died_has_ended() {
     let (run, name) = (run(&door), "0001-loser-1".to_owned());
     std::fs::write(run.checkpoint_path(&name), "").unwrap();
     let saved = Saved { format: FORMAT, name, launch: "0001-loser".into(), launch_steps: 1, steps: 1 };
-    run.write_saved(JobId(0), &saved).unwrap();
+    saved.write(&run, JobId(0)).unwrap();
     door.exits(0, "run --resume r --yes");
     let [loser, winner] = &outcomes(&door)[..] else { panic!("two rows") };
     assert_eq!((loser.status, loser.starts, loser.retries), (Status::EndedByPolicy, 1, 0), "{loser:?}");

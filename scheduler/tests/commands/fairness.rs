@@ -2,12 +2,15 @@
 
 use std::{collections::BTreeMap, fs};
 
-use front_door::Door;
-use schema::{
+use formats::{
     decision::{self, ClusterEvent, JobId},
-    rows::{self, Fidelity, Outcome, Totals},
-    run_dir::RunDir,
+    rows::{Fidelity, Outcome, Totals},
     trace::Trace,
+};
+use front_door::Door;
+use record::{
+    rows::{self},
+    run_dir::RunDir,
 };
 
 use crate::sim::measured_at;

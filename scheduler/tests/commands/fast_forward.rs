@@ -2,15 +2,18 @@
 
 use std::time::Instant;
 
-use front_door::Door;
-use rustix::process::Signal;
-use schema::{
+use formats::{
     decision::{self, ClusterEvent, JobId},
-    events::EventReader,
-    rows::{self, MachineSpeed, Outcome, Skip, Status},
-    run_dir::RunDir,
-    wire::Event,
+    rows::{MachineSpeed, Outcome, Skip, skipped_ns},
+    saved::Saved,
 };
+use front_door::Door;
+use record::{
+    rows::{self, Status},
+    run_dir::RunDir,
+};
+use rustix::process::Signal;
+use schema::{events::EventReader, wire::Event};
 
 use crate::{
     believe::model,
@@ -55,7 +58,7 @@ fn takes_its_time(row: &Outcome, from_s: f64, steps: u64, began: Instant, skips:
     // Jumps are of whole steps.
     assert!(jct_s > 0.97 * least_s, "{least_s} s: {row:?}");
     let end_s = row.end_ns.expect("it is done") as f64 / 1e9;
-    let most_s = began.elapsed().as_secs_f64() + rows::skipped_ns(skips) as f64 / 1e9;
+    let most_s = began.elapsed().as_secs_f64() + skipped_ns(skips) as f64 / 1e9;
     assert!(end_s < most_s, "{most_s} s: {row:?}");
 }
 
@@ -142,7 +145,7 @@ fn a_killed_scheduler_goes_on_from_a_checkpoint_with_skipped_steps() {
     let began = Instant::now();
     // A report comes every 2 s, so that a checkpoint is written after three jumps at the latest.
     held(&door, "--checkpoint-every 3s", "test $(wc -l < r/skips.csv) -gt 5").kill();
-    let saved = run(&door).saved(JobId(0)).expect("it reads").expect("it was saved");
+    let saved = Saved::read(&run(&door), JobId(0)).expect("it reads").expect("it was saved");
     let skipped_before = skips(&run(&door)).into_iter().filter(|row| row.steps_before < Some(saved.steps));
     let skipped_before: u64 = skipped_before.filter_map(|row| row.steps).sum();
     assert!(skipped_before > 0, "{saved:?}");

@@ -2,8 +2,9 @@
 
 use std::{fs, path::Path};
 
+use formats::rows::{Fidelity, Outcome, Prediction, Totals, Utilisation};
 use front_door::Door;
-use schema::rows::{self, Fidelity, Outcome, Prediction, Status, Summary, Totals, Utilisation};
+use record::rows::{self, Status, Summary};
 
 /// Three runs of one trace, of which the second has noise and the third has more noise.
 fn runs(door: &Door) {

@@ -8,14 +8,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use front_door::Door;
-use schema::{
-    fitted::{
-        BasisWord, FitErrors, FittedRow, FormulaFit, FormulaName, LaunchesDiffer, Layout, ModelFile, Origin,
-        PredictedStep,
-    },
-    rows::{self, ExportRow, Measurement, ProgramKind, Status, Summary},
+use formats::fitted::{
+    BasisWord, FitErrors, FittedRow, FormulaFit, FormulaName, LaunchesDiffer, Layout, ModelFile, Origin,
+    PredictedStep,
 };
+use front_door::Door;
+use record::rows::{self, ExportRow, Measurement, ProgramKind, Status, Summary};
 
 const HEADER: &str = "placement,local_bsz,step_time,sync_time\n";
 

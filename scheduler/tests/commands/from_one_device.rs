@@ -2,14 +2,14 @@
 
 use std::{fs, path::Path};
 
+use formats::{
+    fitted::{BasisWord, FittedRow, FormulaName, PredictedStep},
+    import::{Source, times},
+};
 use front_door::Door;
 use model::{Fit, Observation, Parts, Placement, Setting, formula, observation};
-use schema::{
-    fitted::{BasisWord, Facts, FittedRow, FormulaName, PredictedStep},
-    import::{Source, times},
-    plan::Plan,
-    rows,
-};
+use record::{facts::Facts, rows};
+use schema::plan::Plan;
 
 use crate::fit::published;
 
@@ -18,7 +18,7 @@ const FACTS: Facts =
 
 /// What `profile calibrate` says of two GPUs whose all-reduces have this bus bandwidth.
 fn machine(bus_bytes_per_s: u64) -> String {
-    let golden = include_str!("../../../workloads/schema/golden/machine.toml");
+    let golden = include_str!("../../../profiler/record/golden/machine.toml");
     let (before, rest) = golden.split_once("[[all_reduce]]").expect("it has one");
     let (_, after) = rest.split_once("[[restart]]").expect("it has one");
     let bytes = 1_u64 << 30;

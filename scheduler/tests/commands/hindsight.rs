@@ -2,10 +2,13 @@
 
 use std::{collections::BTreeSet, fs, thread};
 
-use front_door::{Door, Said, executable};
-use schema::{
+use formats::{
     decision::{self, Action, ClusterEvent},
-    rows::{self, Fidelity, Outcome, Prediction},
+    rows::{Fidelity, Outcome, Prediction},
+};
+use front_door::{Door, Said, executable};
+use record::{
+    rows::{self},
     run_dir::RunDir,
 };
 

@@ -2,8 +2,9 @@
 
 use std::fs;
 
+use formats::rows::Outcome;
 use front_door::{Door, Said};
-use schema::rows::{self, Outcome};
+use record::rows::{self};
 
 /// Starts waiting jobs in the order of the mean duration of their recurring jobs in the history, one at a time.
 const LEARNS: &str = r#"

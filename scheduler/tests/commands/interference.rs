@@ -5,18 +5,19 @@ mod plain_pairs;
 
 use std::{fmt::Write as _, path::Path};
 
-use model::{
-    JobKey, PredictRequest,
-    interference::{Interference, PredictedSlowdown},
-};
-use schema::{
+use formats::{
     fitted::ModelFile,
     interference_fit::{
         InterferenceFit, LeftOutPart, PackingClass, SlowdownErrors, SlowdownEstimator, TreeNode,
     },
-    plan::Plan,
-    rows::{self, Outcome},
+    rows::Outcome,
 };
+use model::{
+    JobKey, PredictRequest,
+    interference::{Interference, PredictedSlowdown},
+};
+use record::rows::{self};
+use schema::plan::Plan;
 
 const HEADER: &str = "run,repeat,job,workload,plan,global_batch,device,device_name,sharing,group,seat,step_ns_mean,\
                       device_util_percent_mean,peak_memory_bytes,status,unused\n";
@@ -127,7 +128,7 @@ fn slowdowns_are_those_of_blocks_and_errors_those_of_what_is_left_out() {
     assert_eq!((gate.largest_group, slice.largest_group), (2, 2));
     for one in &WORKLOADS {
         for other in &WORKLOADS {
-            let is_of = |row: &&schema::interference_fit::MeasuredSlowdown| {
+            let is_of = |row: &&formats::interference_fit::MeasuredSlowdown| {
                 row.job == place(one.0) && row.co_runners == [place(other.0)]
             };
             let row = slice.measured.iter().find(is_of).expect("it was measured");
@@ -138,8 +139,8 @@ fn slowdowns_are_those_of_blocks_and_errors_those_of_what_is_left_out() {
             assert!((row.ci_hi.expect("two blocks") / row.slowdown - half.exp()).abs() < 1e-3, "{row:?}");
         }
     }
-    let error = |mode: &schema::interference_fit::ModeFit, left_out, estimator| {
-        let is_of = |row: &&schema::interference_fit::SlowdownErrors| {
+    let error = |mode: &formats::interference_fit::ModeFit, left_out, estimator| {
+        let is_of = |row: &&formats::interference_fit::SlowdownErrors| {
             (row.left_out, row.estimator) == (left_out, estimator)
         };
         mode.errors.iter().find(is_of).expect("it has errors").clone()

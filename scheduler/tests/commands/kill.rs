@@ -2,14 +2,11 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use formats::decision::{self, ClusterEvent, JobId};
 use front_door::{Background, Door, has_cores, let_pass, wait_until};
+use record::rows::Status;
 use rustix::process::Signal;
-use schema::{
-    decision::{self, ClusterEvent, JobId},
-    events::EventReader,
-    rows::Status,
-    wire::Event,
-};
+use schema::{events::EventReader, wire::Event};
 
 use crate::run::{ON_TWO, TRACE, door, outcomes, run};
 

@@ -2,11 +2,9 @@
 
 use std::{fs, process::Command};
 
+use formats::decision::{self, ClusterEvent, Turn};
 use front_door::Said;
-use schema::{
-    decision::{self, ClusterEvent, Turn},
-    rows::Status,
-};
+use record::rows::Status;
 
 use crate::run::{ON_TWO, door_to_two, outcomes};
 

@@ -1,6 +1,7 @@
 //! Lucid on a described cluster with nodes on which jobs are profiled.
 
-use schema::rows::{self, Outcome};
+use formats::rows::Outcome;
+use record::rows::{self};
 
 const CLUSTER: &str = "[[nodes]]\ncount = 1\ndevices = 1\nvirtual_cluster = \"a\"\nprofiling = true\n\n\
     [[nodes]]\ncount = 1\ndevices = 1\nvirtual_cluster = \"b\"\n\n\

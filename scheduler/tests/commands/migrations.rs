@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use schema::rows::{self, Outcome, Totals};
+use formats::rows::{Outcome, Totals};
+use record::rows::{self};
 
 /// Job a leaves its device to c after a second, and goes on where b was, with 290 of its steps left. Job b has 50 steps.
 #[test]

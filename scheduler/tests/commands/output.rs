@@ -6,7 +6,7 @@ use std::{
 };
 
 use front_door::Said;
-use schema::rows::Status;
+use record::rows::Status;
 
 use crate::run::{ON_TWO, door_to_two, outcomes};
 

@@ -5,10 +5,19 @@ mod planted;
 
 use std::{path::Path, sync::LazyLock};
 
+use formats::{
+    decision::{self, Action},
+    fitted::{FittedWorkload, FormulaName, ModelFile},
+    rows::{BestPlan, MemorySource, RankBy},
+};
 use front_door::Door;
 use jobs::plans::memory::{CUDA_CONTEXT_BYTES, DeviceMemory, Numbers, states_bytes};
 use model::{FittedModel, MemoryModel, MemorySetting, formula};
 use proptest::prelude::*;
+use record::{
+    rows::{self},
+    run_dir::RunDir,
+};
 use scheduler::{
     best_plan::{Choice, Point, Search, flattened},
     measured::{self, Inputs},
@@ -16,11 +25,7 @@ use scheduler::{
 };
 use schema::{
     catalog::{Catalog, Workload},
-    decision::{self, Action},
-    fitted::{FittedWorkload, FormulaName, ModelFile},
     plan::{Plan, Precision},
-    rows::{self, BestPlan, MemorySource, RankBy},
-    run_dir::RunDir,
 };
 
 const BATCH: u32 = 16;

@@ -7,8 +7,9 @@ mod shortest;
 
 use std::fs;
 
+use formats::rows::Outcome;
 use front_door::Door;
-use schema::rows::{self, Outcome};
+use record::rows::{self};
 
 /// The times of `gpt2-mini` with a batch of 8: plans, their numbers of devices, and steps per second.
 const PLANS: [(&str, usize, f64); 5] =

@@ -2,10 +2,8 @@
 
 use std::fs;
 
-use schema::{
-    fitted::{FormulaFit, ModelFile, PredictedStep},
-    rows::{self, Interference},
-};
+use formats::fitted::{FormulaFit, ModelFile, PredictedStep};
+use record::rows::{self, Interference};
 
 use crate::fit::{fitted, part_of_run, pollux_rows, record};
 

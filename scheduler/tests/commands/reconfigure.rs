@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use formats::decision::{ClusterEvent, JobId, Turn};
 use front_door::{Door, Said, definition, has_cores, torch_bin};
-use schema::{
-    decision::{ClusterEvent, JobId, Turn},
-    events,
+use record::{
     rows::{ErrorKind, Status},
     run_dir::RunDir,
-    wire::Event,
 };
+use schema::{events, wire::Event};
 
 use crate::{
     believe::model,

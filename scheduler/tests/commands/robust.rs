@@ -1,11 +1,12 @@
 //! Wrong rows, placements that look alike, questions outside of the rows, and victims that are rarely busy.
 
-use front_door::Door;
-use schema::{
+use formats::{
     fitted::{BasisWord, ModelFile, PredictedStep},
     interference_fit::InterferenceFit,
-    rows::{self, BestPlan},
+    rows::BestPlan,
 };
+use front_door::Door;
+use record::rows::{self};
 
 const RUBICK: &str = "exec_plan,placement,iter_time,forward,overlap_sync,optimize\n";
 

@@ -5,16 +5,18 @@ mod refused;
 
 use std::process::Command;
 
-use front_door::{Background, Door, Said, definition, has_cores, wait_until};
-use rustix::process::Signal;
-use schema::{
+use formats::{
     decision::{self, Action, ClusterEvent, JobId, Turn},
-    device::Device,
-    events,
-    rows::{self, ErrorKind, MachineSpeed, Outcome, Prediction, Status, Summary},
-    run_dir::RunDir,
-    wire::Event,
+    rows::{MachineSpeed, Outcome, Prediction},
+    saved::Saved,
 };
+use front_door::{Background, Door, Said, definition, has_cores, wait_until};
+use record::{
+    rows::{self, ErrorKind, Status, Summary},
+    run_dir::RunDir,
+};
+use rustix::process::Signal;
+use schema::{device::Device, events, wire::Event};
 
 use crate::{
     held::{Held, starts},
@@ -298,7 +300,7 @@ pub(crate) fn does_each_step_once(run: &RunDir, row: &Outcome) {
         let lines = events::read(&run.events_path(launch, 0), 0).expect("events read");
         lines.iter().filter(|line| matches!(line.event, Event::Step(_))).count() as u64
     });
-    let saved = run.saved(row.job).expect("it reads").expect("it was saved");
+    let saved = Saved::read(run, row.job).expect("it reads").expect("it was saved");
     assert_eq!(steps.sum::<u64>(), saved.steps, "{row:?}");
 }
 

@@ -3,7 +3,7 @@
 use std::{fs, path::Path, process::Command};
 
 use front_door::{Door, Said};
-use schema::rows::Status;
+use record::rows::Status;
 
 use crate::run::{ON_TWO, door_to_two, outcomes};
 

@@ -2,17 +2,19 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use front_door::{Door, Said, definition, has_cores, torch_bin};
-use schema::{
+use formats::{
     decision::{self, Action, ClusterEvent, JobId, Settled},
-    events::EventReader,
     loss_curve::LossCurve,
-    rows::{self, ErrorKind, Outcome, Status},
-    run_dir::RunDir,
-    spec::Program,
-    steps::job_steps,
+    rows::Outcome,
     trace::Trace,
 };
+use front_door::{Door, Said, definition, has_cores, torch_bin};
+use record::{
+    rows::{self, ErrorKind, Status},
+    run_dir::RunDir,
+    steps::job_steps,
+};
+use schema::{events::EventReader, spec::Program};
 
 use crate::held::{Held, starts};
 
@@ -50,7 +52,7 @@ fn a_trace_of_searches_has_a_member_for_each_learning_rate() {
     door.exits(0, &format!("trace make any {jobs} --learning-rates 0.1,1e-3 --out t.csv"));
     let rows = Trace::read(&door.path("t.csv")).unwrap().rows;
     let of =
-        |row: &schema::trace::TraceRow| (row.name.clone(), row.search.clone().unwrap(), row.learning_rate);
+        |row: &formats::trace::TraceRow| (row.name.clone(), row.search.clone().unwrap(), row.learning_rate);
     let expected =
         [("any-0", "0.1", 0.1), ("any-0", "0.001", 0.001), ("any-1", "0.1", 0.1), ("any-1", "0.001", 0.001)]
             .map(|(search, rate, number)| (format!("{search}-lr{rate}"), search.to_owned(), Some(number)));
@@ -101,7 +103,7 @@ fn a_simulated_search_is_halved_by_its_loss_curves() {
         ["trace.csv", "curves.csv"].map(|name| Trace::read(&door.path(name)).unwrap().rows).into();
     for (before, after) in before.iter().zip(&after) {
         let at =
-            |row: &schema::trace::TraceRow| row.loss_curve.map(|curve| [50, 100, 900].map(|k| curve.at(k)));
+            |row: &formats::trace::TraceRow| row.loss_curve.map(|curve| [50, 100, 900].map(|k| curve.at(k)));
         for (one, other) in at(before).into_iter().flatten().zip(at(after).into_iter().flatten()) {
             assert!((one / other - 1.0).abs() < 0.05, "{before:?} {after:?}");
         }

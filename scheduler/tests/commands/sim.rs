@@ -6,14 +6,15 @@ mod tables;
 
 use std::fs;
 
+use formats::rows::{Outcome, Prediction, Totals};
 use front_door::{Door, Said};
 use model::switch_costs::Named;
-use schema::{
+use record::{
     manifest::SwitchCostFrom,
-    rows::{self, Outcome, Prediction, Status, Summary, Totals, Warning},
+    rows::{self, Status, Summary, Warning},
     run_dir::RunDir,
-    sharing::Sharing,
 };
+use schema::sharing::Sharing;
 
 pub(crate) use self::tables::{measured, measured_at};
 

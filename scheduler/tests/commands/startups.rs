@@ -2,13 +2,16 @@
 
 use std::path::Path;
 
-use front_door::{Door, Said, has_cores};
-use schema::{
+use formats::{
     decision::{self, ClusterEvent, Settled},
-    job::command_name,
-    rows::{self, Fidelity, Outcome, Status, Summary},
+    rows::{Fidelity, Outcome, Prediction},
+};
+use front_door::{Door, Said, has_cores};
+use record::{
+    rows::{self, Status, Summary},
     run_dir::RunDir,
 };
+use schema::job::command_name;
 
 use crate::{run, sim};
 
@@ -129,7 +132,7 @@ fn a_program_that_shows_its_steps_starts_until_the_first_one() {
     check_starts(&door, &["a", "b"]);
     // The user is wrong about the start by more than 10 s.
     let (said, found) = fidelity(&door);
-    let predictions: Vec<rows::Prediction> =
+    let predictions: Vec<Prediction> =
         rows::read(&run::run(&door).predictions_path()).expect("predictions.csv reads back");
     assert_eq!(predictions.iter().map(|row| row.starting_ns).collect::<Vec<_>>(), [Some(13 * SECOND); 2]);
     for (job, row) in found.per_job.iter().zip(run::outcomes(&door)) {

@@ -2,10 +2,13 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use front_door::Door;
-use schema::{
+use formats::{
     fitted::{ModelFile, PredictedStep},
-    rows::{self, CurvePoint, JobTable, Measurement, MeasuringOrder, Suggestion, Summary},
+    rows::{CurvePoint, MeasuringOrder, Suggestion},
+};
+use front_door::Door;
+use record::{
+    rows::{self, JobTable, Measurement, Summary},
     run_dir::RunDir,
 };
 

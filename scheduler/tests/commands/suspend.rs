@@ -2,16 +2,18 @@
 
 use std::process::Command;
 
-use front_door::{Background, Door, Said, has_cores, wait_until};
-use rustix::process::Signal;
-use schema::{
-    calibration::Switch,
+use formats::{
     decision::{self, Action, ClusterEvent, Settled},
-    events::EventReader,
-    rows::{self, ErrorKind, Outcome, Prediction, Status, Totals},
-    suspension::Suspension,
-    wire::Event,
+    rows::{Outcome, Prediction, Totals},
 };
+use front_door::{Background, Door, Said, has_cores, wait_until};
+use record::{
+    calibration::Switch,
+    rows::{self, ErrorKind, Status},
+    suspension::Suspension,
+};
+use rustix::process::Signal;
+use schema::{events::EventReader, wire::Event};
 
 use crate::run::{door, outcomes, run};
 

@@ -1,9 +1,10 @@
 //! Traces on the command line.
 
-use schema::{
-    rows::{self, Outcome},
+use formats::{
+    rows::Outcome,
     trace::{Trace, TraceRow},
 };
+use record::rows::{self};
 
 fn read(text: &str) -> Vec<TraceRow> {
     Trace::parse("printed".as_ref(), text.as_bytes()).expect("what is printed is a trace").rows

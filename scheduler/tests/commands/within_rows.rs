@@ -1,11 +1,9 @@
 //! Models that stay within their rows.
 
+use formats::fitted::{BasisWord, PredictedStep};
 use front_door::Door;
-use schema::{
-    fitted::{BasisWord, PredictedStep},
-    plan::Plan,
-    rows,
-};
+use record::rows;
+use schema::plan::Plan;
 
 use crate::plan::first_plan;
 

@@ -10,17 +10,15 @@ use engine::{
     topology::Topology,
     view::{Change, PolicyContext, View},
 };
+use formats::{
+    decision::{ClusterEvent, Turn},
+    rows::Outcome,
+};
 use jobs::plans::Judgement;
 use model::switch_costs::{Cost, Named};
+use record::rows::{ErrorKind, Status};
 use scheduler::legal_plans;
-use schema::{
-    catalog::Catalog,
-    decision::{ClusterEvent, Turn},
-    device::Device,
-    plan::Plan,
-    rows::{ErrorKind, Outcome, Status},
-    units::Nanos,
-};
+use schema::{catalog::Catalog, device::Device, plan::Plan, units::Nanos};
 
 use crate::{
     policies::becomes_command,

@@ -6,11 +6,8 @@ use engine::{
     topology::Topology,
 };
 use model::{Throughput, switch_costs::Named};
-use schema::{
-    device::Device,
-    rows::{ErrorKind, Status},
-    units::Nanos,
-};
+use record::rows::{ErrorKind, Status};
+use schema::{device::Device, units::Nanos};
 
 use crate::{
     scripts::turns,

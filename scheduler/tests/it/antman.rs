@@ -6,9 +6,11 @@ use engine::{
     job::JobRequest,
     topology::Topology,
 };
+use formats::{decision::Turn, trace::Class};
 use launches::simulated::{self, Settings};
 use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
-use schema::{decision::Turn, rows::ErrorKind, sharing::Sharing, trace::Class, units::Nanos};
+use record::rows::ErrorKind;
+use schema::{sharing::Sharing, units::Nanos};
 
 use crate::{
     actions::{self, arrived, failed, settled},

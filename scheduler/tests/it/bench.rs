@@ -6,22 +6,24 @@ use engine::{
     cluster::{Action, Cluster as _, ClusterEvent, DeviceId, JobId, Settled},
     job::{JobRequest, Pausing, Payload, SharedRequest},
 };
+use formats::trace::Class;
 use front_door::{LONG, definition, wait_until};
 use jobs::plans::Estimates;
 use launches::{LaunchCluster, ResumePoint};
+use record::{
+    manifest::{Cell, Machine, Manifest, Settings},
+    rows::Appender,
+    run_dir::RunDir,
+    suspension::Suspension,
+};
 use rig::{Programs, Rig, device::DeviceReader, interrupt::Interrupt, sampler::Sampler};
 use schema::{
     FORMAT,
     catalog::Catalog,
     device::Device,
     events::EventReader,
-    manifest::{Cell, Machine, Manifest, Settings},
     plan::Plan,
-    rows::Appender,
-    run_dir::RunDir,
     sharing::Sharing,
-    suspension::Suspension,
-    trace::Class,
     units::Nanos,
     wire::{Event, EventLine},
 };

@@ -16,14 +16,17 @@ use engine::{
     policy::Policy,
     view::PolicyContext,
 };
+use formats::{
+    decision::{Action, ClusterEvent, DeviceId, Turn},
+    rows::Outcome,
+};
 use launches::{LaunchCluster, ResumePoint, simulated};
 use model::{PredictRequest, Prediction, Throughput};
-use scheduler::policy;
-use schema::{
-    decision::{Action, ClusterEvent, DeviceId, Turn},
-    rows::{ErrorKind, Outcome, Status},
+use record::{
+    rows::{ErrorKind, Status},
     suspension::Suspension,
 };
+use scheduler::policy;
 
 use crate::{
     golden::{self, Digest},

@@ -11,21 +11,21 @@ use engine::{
     topology::{NodeId, Topology},
     view::View,
 };
+use formats::{
+    decision::{ClusterEvent, Turn},
+    exec::{Shown, ShownCpus},
+    rows::Outcome,
+    trace::Class,
+};
 use launches::simulated;
 use model::switch_costs::Named;
 use proptest::prelude::*;
-use schema::{
-    cluster::NodeFacts,
-    decision::{ClusterEvent, Turn},
-    device::Device,
-    exec::{Shown, ShownCpus},
-    manifest::AlikeNodes,
+use record::{
+    manifest::{AlikeNodes, NodeFacts},
     placement::Placement,
-    rows::{Outcome, Status},
-    spec::LaunchSpec,
-    trace::Class,
-    units::Nanos,
+    rows::Status,
 };
+use schema::{device::Device, spec::LaunchSpec, units::Nanos};
 use testbed::process::HostCores;
 
 use crate::{

@@ -10,6 +10,11 @@ use engine::{
     topology::Topology,
     view::PolicyContext,
 };
+use formats::{
+    decision::{Action, Turn},
+    rows::Outcome,
+    trace::Class,
+};
 use jobs::plans::Judgement;
 use launches::simulated::{self, Faults, Settings};
 use model::{
@@ -17,18 +22,13 @@ use model::{
     switch_costs::{Named, SwitchCosts},
 };
 use proptest::prelude::*;
-use scheduler::legal_plans;
-use schema::{
-    catalog::Catalog,
-    cluster::NodeFacts,
-    decision::{Action, Turn},
-    device::Device,
-    manifest::AlikeNodes,
+use record::{
+    manifest::{AlikeNodes, NodeFacts},
     placement::Placement,
-    rows::{Outcome, Status},
-    trace::Class,
-    units::Nanos,
+    rows::Status,
 };
+use scheduler::legal_plans;
+use schema::{catalog::Catalog, device::Device, units::Nanos};
 
 use crate::{
     policies::becomes_command,

@@ -8,12 +8,10 @@ use engine::{
     topology::Topology,
     view::{Change, View},
 };
+use formats::decision::ClusterEvent;
 use launches::simulated;
-use schema::{
-    decision::ClusterEvent,
-    rows::{ErrorKind, Status},
-    units::Nanos,
-};
+use record::rows::{ErrorKind, Status};
+use schema::units::Nanos;
 
 use crate::{
     actions::{Scripted, arrived, failed, settled},

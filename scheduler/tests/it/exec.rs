@@ -8,17 +8,17 @@ use std::{
 };
 
 use engine::{Engine, cluster::ClusterError, job::JobRequest, topology::Topology, view::PolicyContext};
+use formats::{
+    decision::{Action, Turn},
+    exec::{JobState, Shown, ShownJob, ShownPlan},
+    rows::Outcome,
+};
 use jobs::plans::Judgement;
 use launches::simulated::{self, Settings};
 use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
+use record::rows::Status;
 use scheduler::legal_plans;
-use schema::{
-    catalog::Catalog,
-    decision::{Action, Turn},
-    exec::{JobState, Shown, ShownJob, ShownPlan},
-    rows::{Outcome, Status},
-    units::Nanos,
-};
+use schema::{catalog::Catalog, units::Nanos};
 use tempfile::TempDir;
 
 use crate::{

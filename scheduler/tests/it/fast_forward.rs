@@ -11,18 +11,18 @@ use engine::{
     view::View,
 };
 use fastrand::Rng;
+use formats::{
+    decision::{ClusterEvent, Turn},
+    rows::{Outcome, Skip, skipped_ns},
+};
 use launches::{
     LaunchCluster, ResumePoint,
     fast_forward::{FastForward, Hindrance, Waited, skipped_of_jobs},
     launcher::Launcher as _,
 };
 use model::switch_costs::SwitchCosts;
-use schema::{
-    decision::{ClusterEvent, Turn},
-    manifest::FastForward as Rule,
-    rows::{Outcome, Skip, Status, skipped_ns},
-    units::Nanos,
-};
+use record::{manifest::FastForward as Rule, rows::Status};
+use schema::units::Nanos;
 
 use crate::{
     scripted::Scripted,

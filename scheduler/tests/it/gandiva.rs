@@ -15,18 +15,13 @@ use engine::{
     topology::Topology,
     view::PolicyContext,
 };
+use formats::{decision::Turn, rows::Outcome};
 use jobs::plans::Judgement;
 use launches::simulated::{self, Settings};
 use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
+use record::{placement::Placement, rows::Status, suspension::Suspension};
 use scheduler::legal_plans;
-use schema::{
-    catalog::Catalog,
-    decision::Turn,
-    placement::Placement,
-    rows::{Outcome, Status},
-    suspension::Suspension,
-    units::Nanos,
-};
+use schema::{catalog::Catalog, units::Nanos};
 
 use crate::{
     scripts::events,

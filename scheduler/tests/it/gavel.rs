@@ -13,13 +13,11 @@ use engine::{
     view::View,
 };
 use fastrand::Rng;
+use formats::decision::{ClusterEvent, Turn};
 use launches::simulated;
 use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
-use schema::{
-    decision::{ClusterEvent, Turn},
-    manifest::AlikeNodes,
-    units::Nanos,
-};
+use record::manifest::AlikeNodes;
+use schema::units::Nanos;
 
 use self::optimum::{Goal, means, optimum, optimum_of_sets};
 use crate::{
@@ -154,7 +152,7 @@ fn steps(turns: &[Turn], topology: &Topology, speeds: &Speeds) -> Vec<f64> {
         for (job, devices) in &on {
             let beside = on.iter().find(|(other, theirs)| *other != job && theirs.contains(&devices[0]));
             let other = beside.map(|(other, _)| other.0 as usize);
-            let device_type = topology.type_of(schema::decision::DeviceId(devices[0]));
+            let device_type = topology.type_of(formats::decision::DeviceId(devices[0]));
             steps[job.0 as usize] += passed_s * speeds.of(job.0 as usize, device_type, other).unwrap();
         }
         for event in &turn.events {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, env, fmt, fs, path::Path};
 
-use schema::{decision::Turn, rows::Outcome};
+use formats::{decision::Turn, rows::Outcome};
 
 /// A digest of journals and outcomes, one run after another.
 #[derive(Default)]
@@ -11,10 +11,10 @@ pub(crate) struct Digest(blake3::Hasher);
 impl Digest {
     pub(crate) fn add(&mut self, (turns, outcomes): &(Vec<Turn>, Vec<Outcome>)) {
         for turn in turns {
-            self.add_line(schema::rows::to_json(turn));
+            self.add_line(record::rows::to_json(turn));
         }
         for outcome in outcomes {
-            self.add_line(schema::rows::to_json(outcome));
+            self.add_line(record::rows::to_json(outcome));
         }
     }
 

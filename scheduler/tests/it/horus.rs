@@ -6,14 +6,11 @@ use engine::{
     topology::Topology,
     view::PolicyContext,
 };
+use formats::decision::{Action, DeviceId, Turn};
 use launches::simulated::{self, Settings};
 use model::{Classified, JobKey, PackingClasses, UseAlone, switch_costs::Named};
-use schema::{
-    cluster::NodeFacts,
-    decision::{Action, DeviceId, Turn},
-    manifest::AlikeNodes,
-    units::Nanos,
-};
+use record::manifest::{AlikeNodes, NodeFacts};
+use schema::units::Nanos;
 
 use crate::support::{Own, SECOND, asked, built};
 

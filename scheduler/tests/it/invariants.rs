@@ -11,14 +11,12 @@ use engine::{
     topology::Topology,
     view::View,
 };
+use formats::decision::{ClusterEvent, Settled, Turn};
 use launches::simulated::{Faults, Settings};
 use model::switch_costs::Named;
 use proptest::prelude::*;
-use schema::{
-    decision::{ClusterEvent, Settled, Turn},
-    rows::{ErrorKind, Status},
-    units::Nanos,
-};
+use record::rows::{ErrorKind, Status};
+use schema::units::Nanos;
 
 use crate::{
     restless::Restless,

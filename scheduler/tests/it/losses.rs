@@ -12,16 +12,15 @@ use engine::{
     topology::Topology,
     view::{Change, View},
 };
+use formats::decision::Turn;
 use launches::{LaunchCluster, ResumePoint, simulated};
 use model::switch_costs::Named;
-use rig::device::{CpuReader, DeviceReader, allowed_cores};
-use schema::{
-    decision::Turn,
-    device::Device,
+use record::{
     manifest::DeviceFacts,
     rows::{DeviceSample, ErrorKind, Status, Tier},
-    units::Nanos,
 };
+use rig::device::{CpuReader, DeviceReader, allowed_cores};
+use schema::{device::Device, units::Nanos};
 
 use crate::{
     bench::{Bench, Wanted},

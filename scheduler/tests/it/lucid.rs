@@ -13,9 +13,11 @@ use engine::{
     topology::Topology,
     view::PolicyContext,
 };
+use formats::{decision::Turn, history::PastJob};
 use launches::simulated::{self, Settings};
 use model::{Classified, JobKey, PackingClass, PackingClasses, Throughput, switch_costs::Named};
-use schema::{decision::Turn, history::PastJob, rows::Status, units::Nanos};
+use record::rows::Status;
+use schema::units::Nanos;
 
 use crate::{
     packing::Packs,

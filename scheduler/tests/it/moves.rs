@@ -10,20 +10,21 @@ use engine::{
     topology::Topology,
     view::{Change, View},
 };
+use formats::{
+    decision::{ClusterEvent, Turn},
+    rows::Outcome,
+};
 use launches::{LaunchCluster, ResumePoint, simulated};
 use model::{
     JobKey,
     switch_costs::{Cost, SwitchCosts},
 };
 use policies::kit::moves::Moves;
-use schema::{
-    cluster::NodeFacts,
-    decision::{ClusterEvent, Turn},
-    manifest::AlikeNodes,
-    plan::Plan,
-    rows::{ErrorKind, Outcome},
-    units::Nanos,
+use record::{
+    manifest::{AlikeNodes, NodeFacts},
+    rows::ErrorKind,
 };
+use schema::{plan::Plan, units::Nanos};
 
 use crate::{
     actions::{self, arrived, failed, settled},

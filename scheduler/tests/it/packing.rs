@@ -8,15 +8,14 @@ use engine::{
     topology::Topology,
     view::{Change, View},
 };
+use formats::{
+    decision::{ClusterEvent, Turn},
+    rows::Outcome,
+};
 use launches::simulated::{self, Settings};
 use model::{InTurns, PredictRequest, Prediction, Table, Throughput, switch_costs::Named};
-use schema::{
-    decision::{ClusterEvent, Turn},
-    device::Device,
-    rows::{ErrorKind, Outcome},
-    sharing::Sharing,
-    units::Nanos,
-};
+use record::rows::ErrorKind;
+use schema::{device::Device, sharing::Sharing, units::Nanos};
 
 use crate::{
     actions::{Scripted, arrived, failed, settled},

@@ -13,16 +13,15 @@ use engine::{
     view::View,
 };
 use fastrand::Rng;
+use formats::{
+    decision::{ClusterEvent, Turn},
+    rows::Outcome,
+};
 use launches::simulated::{self, Faults, Settings};
 use model::switch_costs::Named;
 use proptest::prelude::*;
-use schema::{
-    decision::{ClusterEvent, Turn},
-    device::Device,
-    placement::Placement,
-    rows::{Outcome, Status},
-    units::Nanos,
-};
+use record::{placement::Placement, rows::Status};
+use schema::{device::Device, units::Nanos};
 
 use crate::{
     packing::Packs,

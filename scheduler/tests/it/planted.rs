@@ -9,11 +9,12 @@ use engine::{
     topology::Topology,
     view::PolicyContext,
 };
+use formats::{rows::Outcome, trace::Class};
 use jobs::plans::Judgement;
 use launches::simulated;
 use model::{PredictRequest, Prediction, Throughput, switch_costs::SwitchCosts};
 use scheduler::legal_plans;
-use schema::{catalog::Catalog, plan::Plan, rows::Outcome, trace::Class};
+use schema::{catalog::Catalog, plan::Plan};
 
 use crate::support::{SECOND, asked};
 

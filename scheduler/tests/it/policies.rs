@@ -12,16 +12,16 @@ use engine::{
     topology::Topology,
     view::View,
 };
+use formats::{
+    decision::{ClusterEvent, Turn},
+    rows::Outcome,
+    trace::Class,
+};
 use launches::simulated::{self, Faults, Settings};
 use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
 use proptest::prelude::*;
-use schema::{
-    decision::{ClusterEvent, Turn},
-    placement::Placement,
-    rows::{Outcome, Status},
-    trace::Class,
-    units::Nanos,
-};
+use record::{placement::Placement, rows::Status};
+use schema::units::Nanos;
 
 use crate::{
     packing::Packs,

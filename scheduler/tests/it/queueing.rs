@@ -3,13 +3,13 @@
 
 use engine::{job::JobRequest, topology::Topology};
 use fastrand::Rng;
-use launches::simulated::Settings;
-use model::switch_costs::Named;
-use schema::{
+use formats::{
     decision::{ClusterEvent, Turn},
     rows::Outcome,
-    units::Nanos,
 };
+use launches::simulated::Settings;
+use model::switch_costs::Named;
+use schema::units::Nanos;
 
 use crate::{
     scripts,

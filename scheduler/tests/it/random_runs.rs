@@ -6,6 +6,7 @@ use engine::{
     topology::Topology,
 };
 use fastrand::Rng;
+use formats::trace::Class;
 use jobs::plans::Judgement;
 use launches::simulated::{Faults, Settings};
 use model::{
@@ -13,11 +14,12 @@ use model::{
     UseAlone,
     switch_costs::{Cost, SwitchCosts},
 };
-use scheduler::legal_plans;
-use schema::{
-    catalog::Catalog, cluster::NodeFacts, manifest::AlikeNodes, placement::Placement, sharing::Sharing,
-    trace::Class, units::Nanos,
+use record::{
+    manifest::{AlikeNodes, NodeFacts},
+    placement::Placement,
 };
+use scheduler::legal_plans;
+use schema::{catalog::Catalog, sharing::Sharing, units::Nanos};
 
 use crate::{
     scripts::MS,

@@ -9,14 +9,12 @@ use engine::{
     topology::Topology,
     view::View,
 };
+use formats::decision::{self, ClusterEvent, Turn};
 use launches::simulated::{Faults, Settings};
 use model::switch_costs::Named;
+use record::rows::{ErrorKind, Status};
 use scheduler::decisions::Decisions;
-use schema::{
-    decision::{self, ClusterEvent, Turn},
-    rows::{ErrorKind, Status},
-    units::Nanos,
-};
+use schema::units::Nanos;
 
 use crate::{
     restless::Restless,

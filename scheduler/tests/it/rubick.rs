@@ -8,21 +8,22 @@ use engine::{
     topology::Topology,
     view::{PolicyContext, View},
 };
+use formats::{
+    decision::Turn,
+    rows::Outcome,
+    trace::Class::{BestEffort, Guaranteed},
+};
 use launches::{
     LaunchCluster, ResumePoint,
     simulated::{self, Settings, SimulatedCluster},
 };
 use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
 use proptest::prelude::*;
-use schema::{
-    cluster::NodeFacts,
-    decision::Turn,
-    manifest::AlikeNodes,
-    plan::Plan,
-    rows::{Outcome, Status},
-    trace::Class::{BestEffort, Guaranteed},
-    units::Nanos,
+use record::{
+    manifest::{AlikeNodes, NodeFacts},
+    rows::Status,
 };
+use schema::{plan::Plan, units::Nanos};
 
 use crate::{
     planted::{Elastic, Planted, elastic},

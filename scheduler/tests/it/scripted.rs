@@ -19,7 +19,8 @@ use model::{
     Throughput,
     switch_costs::{Cost, SwitchCosts},
 };
-use schema::{plan::Plan, sharing::Sharing, suspension::Suspension, units::Nanos};
+use record::suspension::Suspension;
+use schema::{plan::Plan, sharing::Sharing, units::Nanos};
 
 use self::skipping::Timed;
 

@@ -5,11 +5,11 @@ use engine::{
     policy::{Decision, Policy},
     view::View,
 };
-use schema::{
+use formats::{
     decision::{ClusterEvent, Turn},
     rows::Outcome,
-    units::Nanos,
 };
+use schema::units::Nanos;
 
 use crate::support::World;
 

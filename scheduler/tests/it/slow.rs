@@ -14,6 +14,10 @@ use engine::{
     topology::Topology,
 };
 use fastrand::Rng;
+use formats::{
+    decision::{ClusterEvent, Turn},
+    rows::Outcome,
+};
 use front_door::LONG;
 use launches::{
     LaunchCluster, ResumePoint,
@@ -23,12 +27,7 @@ use model::{
     BeliefError, JobKey, PredictRequest, Prediction, Throughput,
     switch_costs::{Cost, SwitchCosts},
 };
-use schema::{
-    decision::{ClusterEvent, Turn},
-    device::Device,
-    rows::Outcome,
-    units::Nanos,
-};
+use schema::{device::Device, units::Nanos};
 use testbed::process::ProcessLauncher;
 
 use crate::{

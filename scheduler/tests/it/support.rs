@@ -10,10 +10,11 @@ use engine::{
     policy::Policy,
     topology::Topology,
 };
+use formats::{rows::Outcome, trace::Class};
 use launches::simulated::{self, SimulatedCluster};
 use model::{PredictRequest, Prediction, Throughput, switch_costs::SwitchCosts};
 use scheduler::policy;
-use schema::{rows::Outcome, trace::Class, units::Nanos};
+use schema::units::Nanos;
 
 pub(crate) const SECOND: u64 = 1_000_000_000;
 

@@ -6,11 +6,11 @@ use engine::{
     Settings,
     cluster::{Action, JobId, Settled},
 };
-use schema::{
+use record::{
     rows::{ErrorKind, Status},
     suspension::Suspension,
-    wire::{Event, EventLine},
 };
+use schema::wire::{Event, EventLine};
 
 use crate::{
     actions::{arrived, failed, run_with, settled},

@@ -9,20 +9,15 @@ use engine::{
     topology::Topology,
     view::{Change, View},
 };
+use formats::decision::{ClusterEvent, Turn};
 use launches::simulated;
 use model::{
     JobKey,
     switch_costs::{Cost, Measured, Named, SwitchCosts},
 };
 use outcomes::totals::totals;
-use schema::{
-    calibration::Calibration,
-    decision::{ClusterEvent, Turn},
-    plan::Plan,
-    rows::Status,
-    suspension::Suspension,
-    units::Nanos,
-};
+use record::{calibration::Calibration, rows::Status, suspension::Suspension};
+use schema::{plan::Plan, units::Nanos};
 
 use crate::{
     scripts::{self, FromView, MS, Script, start},

@@ -7,9 +7,14 @@ use engine::{
     topology::Topology,
     view::PolicyContext,
 };
+use formats::decision::Turn;
 use launches::simulated::{self, Settings};
 use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
-use schema::{cluster::NodeFacts, decision::Turn, manifest::AlikeNodes, placement::Placement, units::Nanos};
+use record::{
+    manifest::{AlikeNodes, NodeFacts},
+    placement::Placement,
+};
+use schema::units::Nanos;
 
 use crate::support::{SECOND, asked, built};
 

@@ -10,13 +10,13 @@ use engine::{
     topology::Topology,
     view::{Change, View},
 };
+use formats::decision::Turn;
 use launches::{LaunchCluster, ResumePoint};
+use record::rows::{ErrorKind, Status};
 use rustix::process::{Pid, Signal, kill_process};
 use schema::{
-    decision::Turn,
     device::Device,
     events::EventReader,
-    rows::{ErrorKind, Status},
     units::Nanos,
     wire::{Event, EventLine},
 };

@@ -10,8 +10,9 @@ use engine::{
     topology::Topology,
     view::View,
 };
+use formats::decision::ClusterEvent;
 use launches::{LaunchCluster, ResumePoint, simulated};
-use schema::{decision::ClusterEvent, units::Nanos, wire::Event};
+use schema::{units::Nanos, wire::Event};
 
 use crate::{
     actions::{Scripted, arrived, settled},

@@ -3,10 +3,10 @@
 use std::{env, process::Command, time::Duration};
 
 use engine::cluster::{ClusterEvent, JobId, Settled};
+use record::rows::ErrorKind;
 use rig::device::allowed_cores;
 use schema::{
     device::Device,
-    rows::ErrorKind,
     units::{Nanos, Window},
     wire::{Event, EventLine},
 };

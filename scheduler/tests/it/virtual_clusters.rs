@@ -1,16 +1,12 @@
 //! A cluster that is divided into virtual clusters: each is scheduled as if it were alone.
 
 use engine::{Engine, cluster::JobId, job::JobRequest, policy::Policy, topology::Topology};
+use formats::{decision::Turn, rows::Outcome};
 use launches::simulated::{self, Settings};
 use model::switch_costs::Named;
 use proptest::prelude::*;
-use schema::{
-    decision::Turn,
-    manifest::AlikeNodes,
-    placement::Placement,
-    rows::{Outcome, Status},
-    units::Nanos,
-};
+use record::{manifest::AlikeNodes, placement::Placement, rows::Status};
+use schema::units::Nanos;
 
 use crate::{
     packing::Packs,

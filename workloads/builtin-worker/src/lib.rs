@@ -26,8 +26,7 @@ use anyhow::Context;
 use schema::{
     events::{EventWriter, read_command},
     grant::Grant,
-    run_dir::read_spec,
-    spec::LaunchSpec,
+    spec::{LaunchSpec, read_spec},
     units::Nanos,
     wire::{
         Command, Event, FailureKind, Hello, Memory, PROTOCOL, Ready, Step, TANDEM_CONTROL, TANDEM_EVENTS,

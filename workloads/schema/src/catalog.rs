@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 use crate::{
+    files::read_text,
     plan::{Axis, Plan},
-    run_dir::read_text,
 };
 pub use model::*;
 

@@ -23,8 +23,8 @@ use serde::{Deserialize, Serialize};
 pub use self::draft::Draft;
 use crate::{
     catalog::{Model, Optimizer},
+    files::{RunError, check_format, check_name, read},
     plan::Plan,
-    run_dir::{RunError, check_format, check_name, read},
 };
 
 /// The newest format of a checkpoint that this program reads, and the one that it writes.
@@ -111,22 +111,6 @@ pub enum Region {
     /// Consecutive numbers of the tensor. They are counted with its dimensions in `order`, from the slowest to the fastest. The
     /// part has one dimension.
     Numbers { first: usize, count: usize, order: Vec<usize> },
-}
-
-/// The checkpoint that a job of the scheduler continues from: `checkpoints/job-<number>.json` of its run.
-/// It is written when every rank has reported its part to be on disk. After that, the previous checkpoint
-/// is deleted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Saved {
-    pub format: u32,
-    /// Path within `checkpoints/`.
-    pub name: String,
-    /// The launch that wrote it, and the number of its own steps by then.
-    pub launch: String,
-    pub launch_steps: u64,
-    /// Steps of the job, in all launches that led to this checkpoint.
-    pub steps: u64,
 }
 
 /// A checkpoint that cannot be written or that is invalid.

@@ -189,7 +189,7 @@ pub fn steps_taken(ranks: &[Vec<EventLine>]) -> u64 {
 }
 
 /// The number of steps that a rank has taken, as far as this event tells.
-pub(crate) fn steps_told(line: &EventLine) -> u64 {
+pub fn steps_told(line: &EventLine) -> u64 {
     match line.event {
         Event::Step(Step { index, .. }) => index.saturating_add(1),
         Event::Held { index } => index,

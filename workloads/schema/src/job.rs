@@ -121,7 +121,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::plan::tests::any_plan;
+    use crate::plan::any_plan::any_plan;
 
     proptest! {
         #[test]

@@ -12,7 +12,7 @@ use rustix::fs::OFlags;
 /// Appends whole lines to a file. A full disk may cut a line off. The rest of the line is then written
 /// before all later data, so that no line is torn, and a reader that follows the file never sees a byte
 /// change.
-pub(crate) struct LineFile<W = File> {
+pub struct LineFile<W = File> {
     file: W,
     /// The rest of a line that was cut off.
     unfinished: Vec<u8>,
@@ -22,13 +22,13 @@ pub(crate) struct LineFile<W = File> {
 
 impl LineFile {
     /// Opens a file that is new or empty.
-    pub(crate) fn create(path: &Path) -> io::Result<LineFile> {
+    pub fn create(path: &Path) -> io::Result<LineFile> {
         Ok(LineFile::at_end_of(options().open(path)?))
     }
 
     /// Opens a file for appending, and returns whether it is empty. A torn line that a killed writer left
     /// is cut off first.
-    pub(crate) fn open(path: &Path) -> io::Result<(LineFile, bool)> {
+    pub fn open(path: &Path) -> io::Result<(LineFile, bool)> {
         let file = options().read(true).open(path)?;
         let whole = whole_lines_bytes(&std::fs::read(path)?) as u64;
         file.set_len(whole)?;
@@ -49,7 +49,7 @@ impl<W: Write> LineFile<W> {
         LineFile { file, unfinished: Vec::new(), lines: 0 }
     }
 
-    pub(crate) fn lines(&self) -> u64 {
+    pub fn lines(&self) -> u64 {
         self.lines
     }
 
@@ -57,7 +57,7 @@ impl<W: Write> LineFile<W> {
     ///
     /// # Errors
     /// The write failed. The next write completes the torn line, and the lines after it are dropped.
-    pub(crate) fn append(&mut self, lines: &[u8], ends: &[usize]) -> io::Result<()> {
+    pub fn append(&mut self, lines: &[u8], ends: &[usize]) -> io::Result<()> {
         let (finished, outcome) = write(&mut self.file, &self.unfinished);
         self.unfinished.drain(..finished);
         outcome?;
@@ -87,7 +87,7 @@ fn write(file: &mut impl Write, bytes: &[u8]) -> (usize, io::Result<()>) {
 }
 
 /// The length up to and including the last line break.
-pub(crate) fn whole_lines_bytes(bytes: &[u8]) -> usize {
+pub fn whole_lines_bytes(bytes: &[u8]) -> usize {
     bytes.iter().rposition(|&b| b == b'\n').map_or(0, |last| last + 1)
 }
 

@@ -8,7 +8,7 @@ use std::{
 
 use serde::{Deserialize, Serialize, de};
 
-use crate::rows::words;
+use crate::words;
 
 /// How a job is executed: degrees of parallelism, memory savings, precision.
 ///
@@ -233,26 +233,13 @@ impl<'de> Deserialize<'de> for Plan {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+pub(crate) mod any_plan;
+
+#[cfg(test)]
+mod tests {
     use proptest::prelude::*;
 
-    use super::*;
-
-    pub(crate) fn any_plan() -> impl Strategy<Value = Plan> {
-        let degree = prop_oneof![Just(1u16), 1..=64u16];
-        (degree.clone(), degree.clone(), degree.clone(), 0..=3u8, degree, any::<(bool, bool, bool)>())
-            .prop_map(|(dp, tp, pp, zero, ga, (gc, offload, bf16))| Plan {
-                dp,
-                tp,
-                pp,
-                zero,
-                ga,
-                gc,
-                offload,
-                precision: if bf16 { Precision::Bf16 } else { Precision::Fp32 },
-            })
-            .prop_filter("zero needs dp and is not combined with tp or pp", |p| p.check().is_ok())
-    }
+    use super::{any_plan::any_plan, *};
 
     proptest! {
         #[test]

@@ -177,7 +177,7 @@ impl Sharing {
     pub const TIME_SLICE: Sharing = Sharing::TimeSlice { slice: None };
 
     /// The mode of runs of `sched` that do not record one.
-    pub(crate) fn unrecorded() -> Sharing {
+    pub fn unrecorded() -> Sharing {
         Sharing::TIME_SLICE
     }
 

@@ -15,14 +15,14 @@ use rustix::{
 };
 
 /// The file that was begun for a path. It is removed if it was not renamed, as after an error.
-pub(crate) struct Unfinished {
+pub struct Unfinished {
     path: PathBuf,
     has_moved: bool,
 }
 
 /// Begins the file for `path`. A leftover of a killed program is replaced and never written to, because in
 /// a received directory it may be a link to one of the user's own files.
-pub(crate) fn begin(path: &Path) -> io::Result<(File, Unfinished)> {
+pub fn begin(path: &Path) -> io::Result<(File, Unfinished)> {
     let beside = beside(path);
     let file = match fs::remove_file(&beside) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -32,12 +32,12 @@ pub(crate) fn begin(path: &Path) -> io::Result<(File, Unfinished)> {
 }
 
 impl Unfinished {
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Renames the complete file, which replaces an older one.
-    pub(crate) fn put(self) -> io::Result<()> {
+    pub fn put(self) -> io::Result<()> {
         self.move_by(|from, to| fs::rename(from, to))
     }
 
@@ -45,7 +45,7 @@ impl Unfinished {
     ///
     /// # Errors
     /// [`ErrorKind::AlreadyExists`] if a file has its name.
-    pub(crate) fn put_new(self) -> io::Result<()> {
+    pub fn put_new(self) -> io::Result<()> {
         self.move_by(|from, to| match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
             // Some file systems cannot rename without replacing.
             Err(Errno::INVAL) if !to.exists() => fs::rename(from, to),
@@ -65,7 +65,7 @@ impl Unfinished {
     }
 
     /// Removes the file.
-    pub(crate) fn discard(mut self) -> io::Result<()> {
+    pub fn discard(mut self) -> io::Result<()> {
         self.has_moved = true;
         fs::remove_file(beside(&self.path))
     }
@@ -80,7 +80,7 @@ impl Drop for Unfinished {
 }
 
 /// Syncs a folder, so that the names in it are on disk. Some file systems sync no folder, and some folders may only be written to.
-pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
+pub fn sync_folder(folder: &Path) -> io::Result<()> {
     match File::open(folder).and_then(|folder| folder.sync_all()) {
         Err(error) => match error.kind() {
             ErrorKind::InvalidInput | ErrorKind::Unsupported | ErrorKind::PermissionDenied => Ok(()),
@@ -94,12 +94,6 @@ fn beside(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".new");
     name.into()
-}
-
-/// A folder in memory, or else on disk, for tests that write thousands of files: syncing takes no time in memory.
-#[cfg(test)]
-pub(crate) fn folder_for_many_files() -> tempfile::TempDir {
-    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
 #[cfg(test)]

@@ -7,8 +7,7 @@ use schema::{
     device,
     mesh::Mesh,
     plan::Precision,
-    run_dir::read_spec,
-    spec::{Collectives, LaunchSpec, Program, Training},
+    spec::{Collectives, LaunchSpec, Program, Training, read_spec},
     units::Nanos,
     wire::FailureKind,
 };

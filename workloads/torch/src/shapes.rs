@@ -6,9 +6,8 @@ use std::path::Path;
 use anyhow::{bail, ensure};
 use schema::{
     catalog::{Samples, Workload},
-    run_dir::read_spec,
     shapes::Shapes,
-    spec::{LaunchSpec, Program},
+    spec::{LaunchSpec, Program, read_spec},
 };
 use tch::{Device, TchError, Tensor};
 

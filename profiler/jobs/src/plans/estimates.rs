@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use builtin_worker::stress;
+use record::manifest::{DeviceFacts, Manifest, Settings};
 use rig::device;
 use schema::{
     catalog::{Model, Workload},
     device::Device,
     footprint::{Answer, FOOTPRINTS_FORMAT, Footprint, Footprints, MeasuredFootprint},
-    manifest::{DeviceFacts, Manifest, Settings},
     plan::Plan,
     spec::{Collectives, LaunchSpec, Program},
     units::HumanBytes,

@@ -14,7 +14,8 @@
 //! rank, and links are not divided among stages. Buffers, samples and the buckets of small gradients come in addition. So
 //! this is a lower bound, for a first look; the memory of a step is measured ([`schema::footprint::Footprint`]).
 
-use schema::{catalog::Optimizer, fitted::Facts, plan::Plan};
+use record::facts::Facts;
+use schema::{catalog::Optimizer, plan::Plan};
 
 /// The memory that CUDA's context and the code of its kernels take of a GPU, in addition to all tensors.
 pub const CUDA_CONTEXT_BYTES: u64 = 1 << 30;

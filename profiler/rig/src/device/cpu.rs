@@ -14,12 +14,11 @@ use std::{
 };
 
 use procfs::Current;
-use schema::{
-    device::Device,
+use record::{
     manifest::DeviceFacts,
     rows::{DeviceSample, Tier},
-    units::Nanos,
 };
+use schema::{device::Device, units::Nanos};
 
 use super::{DeviceError, DeviceReader};
 use crate::usage;

@@ -8,12 +8,11 @@ mod peak;
 
 use std::{io, path::PathBuf, time::Duration};
 
-use schema::{
-    device::Device,
+use record::{
     manifest::DeviceFacts,
     rows::{DeviceSample, Tier},
-    units::Nanos,
 };
+use schema::{device::Device, units::Nanos};
 use statistics::Durations;
 
 pub use counter::WRAPS_BEYOND;

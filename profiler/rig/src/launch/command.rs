@@ -8,9 +8,9 @@ use std::{
     process::Stdio,
 };
 
+use record::run_dir::RunDir;
 use schema::{
     device::Device,
-    run_dir::RunDir,
     spec::{LaunchSpec, Program},
     wire::{TANDEM_CONTROL, TANDEM_EVENTS, TANDEM_SPEC},
 };

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use record::{launch_end::RankEnd, rows::ErrorKind};
 use rustix::process::Signal;
-use schema::{rows::ErrorKind, spec::RankEnd, units::Nanos, wire::Event};
+use schema::{units::Nanos, wire::Event};
 
 use super::{
     Ending, Launch, Timeouts,

@@ -6,7 +6,7 @@
 
 use std::{fs, future::pending};
 
-use schema::rows::ErrorKind;
+use record::rows::ErrorKind;
 
 use super::{
     Launch,

@@ -2,9 +2,9 @@
 
 use std::{path::Path, time::Duration};
 
+use record::rows::ErrorKind;
 use schema::{
     events::{EventError, EventReader},
-    rows::ErrorKind,
     units::Nanos,
     wire::{Command, Event, EventLine, FailureKind, PROTOCOL},
 };

@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-use schema::spec::Notes;
+use record::launch_end::Notes;
 
 /// The notes so far. Without a file there are none.
 pub(super) fn read(file: &Path) -> Notes {

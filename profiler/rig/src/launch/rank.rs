@@ -2,7 +2,8 @@
 
 use std::{io::PipeWriter, time::Duration};
 
-use schema::{rows::ErrorKind, spec::RankEnd, units::Nanos};
+use record::{launch_end::RankEnd, rows::ErrorKind};
+use schema::units::Nanos;
 use tokio::task::AbortHandle;
 
 use super::{

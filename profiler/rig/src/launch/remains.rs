@@ -7,7 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use schema::run_dir::{RunDir, RunError};
+use record::run_dir::RunDir;
+use schema::files::RunError;
 
 use super::hook;
 

@@ -9,13 +9,13 @@ mod pattern;
 use std::{fs::File, io, os::fd::OwnedFd, path::PathBuf};
 
 use anyhow::anyhow;
+use record::run_dir::RunDir;
 use rustix::{
     fs::inotify::{self, CreateFlags, WatchFlags},
     io::retry_on_intr,
 };
 use schema::{
     events::EventWriter,
-    run_dir::RunDir,
     units::Nanos,
     wire::{Event, Hello, PROTOCOL, Step, Timing},
 };

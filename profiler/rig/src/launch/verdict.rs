@@ -12,12 +12,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use record::{launch_end::RankEnd, rows::ErrorKind, run_dir::RunDir};
 use rustix::process::Signal;
-use schema::{
-    rows::ErrorKind,
-    run_dir::RunDir,
-    spec::{LaunchSpec, RankEnd},
-};
+use schema::spec::LaunchSpec;
 
 use super::listener::Fault;
 use crate::disk;

@@ -10,8 +10,9 @@ use std::{
     process::Stdio,
 };
 
+use record::launch_end::RankEnd;
 use rustix::process::{Pid, Signal, WaitOptions, waitpid};
-use schema::{device::Device, spec::RankEnd};
+use schema::device::Device;
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
     net::UnixStream,

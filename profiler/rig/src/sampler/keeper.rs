@@ -5,10 +5,8 @@ use std::{
     sync::mpsc::{Receiver, Sender},
 };
 
-use schema::{
-    rows::{Appender, DeviceSample, HostSample, RowError, Tier},
-    units::Nanos,
-};
+use record::rows::{Appender, DeviceSample, HostSample, RowError, Tier};
+use schema::units::Nanos;
 
 use super::{
     schedule::{Schedule, Woken},

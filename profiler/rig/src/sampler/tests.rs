@@ -11,10 +11,8 @@ use std::{
 };
 
 use front_door::{let_pass, wait_for, wait_until};
-use schema::{
-    rows::{self, Appender, DeviceSample, HostSample, Tier},
-    units::Nanos,
-};
+use record::rows::{self, Appender, DeviceSample, HostSample, Tier};
+use schema::units::Nanos;
 
 use super::*;
 use crate::device::{
@@ -286,7 +284,7 @@ impl DeviceReader for Slow {
     fn device(&self) -> &Device {
         self.reader.device()
     }
-    fn facts(&self) -> &schema::manifest::DeviceFacts {
+    fn facts(&self) -> &record::manifest::DeviceFacts {
         self.reader.facts()
     }
     fn period(&self, tier: Tier) -> Option<Duration> {
@@ -336,7 +334,7 @@ impl DeviceReader for Listing {
     fn device(&self) -> &Device {
         self.reader.device()
     }
-    fn facts(&self) -> &schema::manifest::DeviceFacts {
+    fn facts(&self) -> &record::manifest::DeviceFacts {
         self.reader.facts()
     }
     fn period(&self, tier: Tier) -> Option<Duration> {

@@ -1,6 +1,7 @@
 //! When a device last ran below its clock, from its readings.
 
-use schema::{rows::DeviceSample, units::Nanos};
+use record::rows::DeviceSample;
+use schema::units::Nanos;
 
 /// The share of the time below the clock from which on the steps of that time are doubtful.
 pub const THROTTLED_PERCENT: f64 = 0.5;
@@ -35,7 +36,8 @@ impl Throttled {
 
 #[cfg(test)]
 mod tests {
-    use schema::{device::Device, rows::Tier};
+    use record::rows::Tier;
+    use schema::device::Device;
 
     use super::*;
     use crate::device::empty_sample;

@@ -3,10 +3,8 @@
 
 use std::sync::mpsc::{Receiver, Sender};
 
-use schema::{
-    rows::{DeviceSample, RowError, Tier},
-    units::Nanos,
-};
+use record::rows::{DeviceSample, RowError, Tier};
+use schema::units::Nanos;
 
 use super::{
     keeper::{HAND_OVER_PERIOD, KeeperOrder},

@@ -1,8 +1,5 @@
-use schema::{
-    device::Device,
-    rows::{ErrorKind, Measurement, Status},
-    sharing::Sharing,
-};
+use record::rows::{ErrorKind, Measurement, Status};
+use schema::{device::Device, sharing::Sharing};
 
 use super::*;
 

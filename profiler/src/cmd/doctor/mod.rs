@@ -9,11 +9,9 @@ use std::{path::PathBuf, slice};
 
 use cli::table;
 use jobs::machine;
+use record::rows::{self, DoctorRow, Health};
 use rig::{Exit, cgroup::quotas_of, cuda_checkpoint, device, mps, output, programs};
-use schema::{
-    device::Device,
-    rows::{self, DoctorRow, Health},
-};
+use schema::device::Device;
 
 use statistics::Interval;
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use jobs::run::{self, Observed};
+use record::rows::{self, OverheadRow};
 use rig::{Exit, Rig, interrupt::Interrupt, output, programs};
-use schema::rows::{self, OverheadRow};
 
 use super::{Args, trial};
 use crate::overhead::{self, Plan};

@@ -2,11 +2,9 @@
 
 use cli::table;
 use jobs::run::{self, Observed};
+use record::rows::{self, Appender, Load, ReadingRow};
 use rig::{Exit, Rig, device, interrupt::Interrupt, output, programs, sampler::SamplerCost};
-use schema::{
-    rows::{self, Appender, Load, ReadingRow},
-    units::Nanos,
-};
+use schema::units::Nanos;
 
 use super::{Args, trial};
 use crate::{

@@ -1,12 +1,9 @@
 //! `profile doctor --transfers`: the speed of the link, and the accuracy of the device's counters of its traffic.
 
 use cli::table;
+use record::rows::{self, Direction};
 use rig::{Exit, output};
-use schema::{
-    device::Device,
-    rows::{self, Direction},
-    units::HumanBytes,
-};
+use schema::{device::Device, units::HumanBytes};
 
 use super::Args;
 use crate::transfers::{self, verdict};

@@ -8,14 +8,12 @@ use jobs::{
     manifest::{self, RunRequest},
     pool, run,
 };
-use rig::{Exit, LaunchRequest, programs};
-use schema::{
-    catalog::Catalog,
-    device::Device,
-    job::Job,
+use record::{
     manifest::{Manifest, Settings},
     run_dir::RunDir,
 };
+use rig::{Exit, LaunchRequest, programs};
+use schema::{catalog::Catalog, device::Device, job::Job};
 
 use super::WORKER;
 

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use jobs::workload_lookup;
+use record::rows::JobTable;
 use rig::Exit;
-use schema::{catalog::Catalog, job::Job, rows::JobTable};
+use schema::{catalog::Catalog, job::Job};
 
 /// Reads the table, which names at least one job.
 ///

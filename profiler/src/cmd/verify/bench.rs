@@ -1,18 +1,18 @@
 //! Launches the cells of a run once each, one after another.
 
 use jobs::run;
+use record::{
+    launch_end::LaunchEnd,
+    manifest::{Cell, Manifest},
+    run_dir::RunDir,
+};
 use rig::{
     LaunchRequest, Rig, StopRule,
     interrupt::Interrupt,
     measure_alone, programs,
     sampler::{Sampler, SamplerCost},
 };
-use schema::{
-    catalog::Catalog,
-    manifest::{Cell, Manifest},
-    run_dir::RunDir,
-    spec::LaunchEnd,
-};
+use schema::catalog::Catalog;
 
 use crate::progress::Progress;
 

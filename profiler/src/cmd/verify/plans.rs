@@ -8,18 +8,21 @@ use jobs::{
     plans::{self, Effort, Estimates},
     pool, workload_lookup,
 };
+use record::{
+    launch_end::LaunchEnd,
+    manifest::{Cell, Settings},
+    rows::{Status, VerifyPlanRow},
+    run_dir::RunDir,
+    steps::job_steps,
+};
 use rig::{Exit, sampler::SamplerCost};
 use schema::{
     catalog::{Catalog, Workload},
     device::Device,
     events,
     job::Job,
-    manifest::{Cell, Settings},
     plan::Plan,
-    rows::{Status, VerifyPlanRow},
-    run_dir::RunDir,
-    spec::{Collectives, LaunchEnd, Program},
-    steps::job_steps,
+    spec::{Collectives, Program},
 };
 
 use super::{SEED, bench::Bench};

@@ -9,17 +9,19 @@ use jobs::{
     plans::{Effort, Estimates},
     workload_lookup,
 };
+use record::{
+    launch_end::LaunchEnd,
+    manifest::{Cell, Manifest},
+    rows::{ErrorKind, VerifyRow},
+    steps::job_steps,
+};
 use rig::{programs, sampler::SamplerCost};
 use schema::{
     FORMAT,
     catalog::{Catalog, Workload},
     device::Device,
     events,
-    manifest::{Cell, Manifest},
-    rows::{ErrorKind, VerifyRow},
     shapes::Shapes,
-    spec::LaunchEnd,
-    steps::job_steps,
     units::Nanos,
     wire::{Event, EventLine},
 };

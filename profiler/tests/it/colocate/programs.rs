@@ -1,10 +1,7 @@
 //! Groups with programs of the user's: turns, ranks, ends and failures.
 
-use schema::{
-    rows::{ErrorKind, Interference, Measurement, Status, Warning},
-    units::Nanos,
-    wire::Timing,
-};
+use record::rows::{ErrorKind, Interference, Measurement, Status, Warning};
+use schema::{units::Nanos, wire::Timing};
 
 use super::{catalogs, visit_otherwise};
 use crate::foreign::{MEET, profile, with_program};

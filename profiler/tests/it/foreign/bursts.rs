@@ -1,6 +1,6 @@
 //! Programs whose median step is not their pace.
 
-use schema::rows::{Measurement, Status, Warning};
+use record::rows::{Measurement, Status, Warning};
 
 use super::{exits, row, with_program};
 

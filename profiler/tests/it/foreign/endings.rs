@@ -1,10 +1,10 @@
 //! Programs that act on SIGTERM before they end.
 
 use front_door::Background;
+use record::rows::{ErrorKind, Measurement, Status, Warning};
 use rustix::process::Signal;
 use schema::{
     events,
-    rows::{ErrorKind, Measurement, Status, Warning},
     wire::{Event, Timing},
 };
 

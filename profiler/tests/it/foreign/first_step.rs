@@ -3,10 +3,8 @@
 use std::fs;
 
 use front_door::{Background, wait_for};
-use schema::{
-    rows::{ErrorKind, Measurement, Status, Warning},
-    wire::Timing,
-};
+use record::rows::{ErrorKind, Measurement, Status, Warning};
+use schema::wire::Timing;
 
 use super::{exits, into_file, profile, row, with_program};
 

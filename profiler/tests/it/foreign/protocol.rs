@@ -6,10 +6,8 @@ use std::{
     process::{Command, Stdio},
 };
 
-use schema::{
-    rows::{ErrorKind, Status},
-    wire::{Event, Timing},
-};
+use record::rows::{ErrorKind, Status};
+use schema::wire::{Event, Timing};
 
 use super::{events_of, exits, files_named, row, with_program};
 

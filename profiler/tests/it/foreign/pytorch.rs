@@ -2,10 +2,8 @@
 
 use std::{fs, path::PathBuf};
 
-use schema::{
-    rows::{Measurement, Status, Warning},
-    wire::{Event, Timing},
-};
+use record::rows::{Measurement, Status, Warning};
+use schema::wire::{Event, Timing};
 
 use super::{MEET, events_of, exits, files_named, root, row, with_program};
 

@@ -1,8 +1,8 @@
 //! Programs whose output shows their steps.
 
+use record::rows::{ErrorKind, Status, Warning};
 use schema::{
     events,
-    rows::{ErrorKind, Status, Warning},
     wire::{Event, Timing},
 };
 

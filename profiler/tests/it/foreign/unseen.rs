@@ -1,10 +1,8 @@
 //! Programs of which not all is seen, and what their rows say.
 
 use front_door::executable;
-use schema::{
-    rows::{ErrorKind, Measurement, Status, Warning},
-    wire::Timing,
-};
+use record::rows::{ErrorKind, Measurement, Status, Warning};
+use schema::wire::Timing;
 
 use super::{exits, root, row, with_program};
 

@@ -1,13 +1,12 @@
 //! The grants, threads and data that `profile single` gives to a launch.
 
 use front_door::{Background, has_cores, wait_for, wait_until};
+use record::rows::{ErrorKind, Status};
 use rustix::process::Signal;
 use schema::{
     events::{self, EventReader, EventWriter},
     grant::Grant,
-    rows::{ErrorKind, Status},
-    run_dir::read_spec,
-    spec::Program,
+    spec::{Program, read_spec},
     units::Nanos,
     wire::Event,
 };

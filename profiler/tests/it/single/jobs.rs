@@ -1,7 +1,7 @@
 //! The jobs of `profile single`: grids, tables of jobs and sets, and errors in naming them.
 
 use front_door::has_cores;
-use schema::rows::{self, DeviceSample, Status, Summary};
+use record::rows::{self, DeviceSample, Status, Summary};
 
 #[test]
 fn a_grid_keeps_what_cannot_run_as_a_row() {

@@ -3,8 +3,9 @@
 use std::{thread, time::Duration};
 
 use front_door::wait_until;
+use record::rows::ErrorKind;
 use rig::{Isolation, LaunchRequest, StopRule, interrupt::Interrupt};
-use schema::{catalog::Fault, rows::ErrorKind, sharing::Sharing};
+use schema::{catalog::Fault, sharing::Sharing};
 
 use super::{Job, SLEEP, SPIN, Visits, request, steps_so_far};
 

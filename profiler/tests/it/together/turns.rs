@@ -3,12 +3,9 @@
 use std::{collections::VecDeque, process::Command, time::Duration};
 
 use colocate::turns::Turns;
+use record::group::{Turn, Visit};
 use rig::{StopRule, pace::Pace};
-use schema::{
-    group::{Turn, Visit},
-    sharing::Sharing,
-    wire,
-};
+use schema::{sharing::Sharing, wire};
 
 use super::{Job, SLEEP, SPIN, Step, Visits};
 

@@ -1,6 +1,7 @@
 //! The planes of a device: one for each quantity that it has readings of, and the step times of jobs alone.
 
-use schema::{device::Device, rows::DeviceSample};
+use record::rows::DeviceSample;
+use schema::device::Device;
 
 use super::readings::{COUNTERS, GAUGES, Stretch, gauge, rates};
 use crate::{

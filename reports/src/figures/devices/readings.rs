@@ -1,7 +1,7 @@
 //! The course of a quantity of a device, in stretches without a gap.
 
+use record::rows::DeviceSample;
 use rig::device::WRAPS_BEYOND;
-use schema::rows::DeviceSample;
 
 use crate::table::Unit;
 

@@ -1,4 +1,4 @@
-use schema::{
+use record::{
     manifest::{FastForward, Scheduling},
     rows::{Appender, from_json},
 };

@@ -10,7 +10,7 @@ use std::{
     collections::{BTreeMap, HashMap, HashSet},
 };
 
-use schema::decision::{DeviceId, JobId};
+use formats::decision::{DeviceId, JobId};
 
 use self::{joined::joined, parts::parts};
 use crate::{

@@ -1,7 +1,5 @@
-use schema::{
-    decision::{Action, ClusterEvent, Settled},
-    rows::ErrorKind,
-};
+use formats::decision::{Action, ClusterEvent, Settled};
+use record::rows::ErrorKind;
 
 use super::*;
 use crate::activity::tests::{folded, recorded, turns};

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use schema::{plan::Plan, rows::Summary};
+use record::rows::Summary;
+use schema::plan::Plan;
 
 use crate::{alone::throughput, run::Run};
 

@@ -6,7 +6,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use schema::placement::Placement;
+use record::placement::Placement;
 
 use super::{NodeRoom, Occupancy, PoolId, Pools, place};
 use crate::{

@@ -3,7 +3,7 @@
 
 use std::cmp::Reverse;
 
-use schema::placement::Placement;
+use record::placement::Placement;
 
 use crate::topology::NodeId;
 

@@ -1,6 +1,6 @@
 //! Admission: finds the jobs that the cluster can never run, whatever a policy decides.
 
-use schema::placement::Placement;
+use record::placement::Placement;
 
 use crate::{
     cluster::JobId,

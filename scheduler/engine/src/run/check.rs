@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use schema::{plan::Plan, suspension::Suspension};
+use record::suspension::Suspension;
+use schema::plan::Plan;
 
 use super::Engine;
 use crate::{

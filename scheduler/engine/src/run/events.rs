@@ -1,11 +1,9 @@
 //! Updates the state of jobs and devices after an event.
 
 use anyhow::{bail, ensure};
-use schema::{
-    decision::{ClusterEvent, Settled},
-    rows::ErrorKind,
-    units::Nanos,
-};
+use formats::decision::{ClusterEvent, Settled};
+use record::rows::ErrorKind;
+use schema::units::Nanos;
 
 use super::Engine;
 use crate::{

@@ -10,7 +10,7 @@ const WITHIN: Nanos = Nanos::SECOND;
 /// The number of idle wakes in a row after which a run is stuck, if actions were refused and nothing but the policy can change.
 const REFUSED_WAKES: u32 = 100;
 
-/// Counts idle wakes in a row: turns whose event is [`ClusterEvent::Deadline`](schema::decision::ClusterEvent) and that have no action.
+/// Counts idle wakes in a row: turns whose event is [`ClusterEvent::Deadline`](formats::decision::ClusterEvent) and that have no action.
 #[derive(Debug, Default)]
 pub(super) struct IdleWakes {
     since: Option<Nanos>,

@@ -1,9 +1,8 @@
 //! Makes the rows of `outcomes.csv` from the state of jobs.
 
-use schema::{
-    rows::{ErrorKind, Outcome, Status},
-    units::Nanos,
-};
+use formats::rows::Outcome;
+use record::rows::{ErrorKind, Status};
+use schema::units::Nanos;
 
 use super::{packing::Packing, shares::Shares};
 use crate::job::{Ending, Job, JobRequest, State};

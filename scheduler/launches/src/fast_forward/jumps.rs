@@ -1,7 +1,8 @@
 //! When the clock is advanced, and how far.
 
 use engine::cluster::ClusterError;
-use schema::{decision::Share, rows::Skip, units::Nanos};
+use formats::{decision::Share, rows::Skip};
+use schema::units::Nanos;
 
 use super::{Doing, FastForward, Hindrance, Skipping, window::window};
 use crate::launcher::{LaunchId, Launcher as _};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use schema::{
+use formats::{
     decision::{ClusterEvent, JobId, Settled, Turn},
     rows::Skip,
 };
@@ -52,7 +52,8 @@ pub fn skipped_of_jobs(skips: &[Skip], turns: &[Turn]) -> BTreeMap<JobId, Skippe
 
 #[cfg(test)]
 mod tests {
-    use schema::{rows::ErrorKind, units::Nanos};
+    use record::rows::ErrorKind;
+    use schema::units::Nanos;
 
     use super::*;
 
@@ -86,6 +87,6 @@ mod tests {
         let of_jobs = skipped_of_jobs(&rows, &[turn]);
         assert_eq!(of_jobs[&JobId(0)], SkippedOfJob { steps: 60, ns: 21 });
         assert_eq!(of_jobs[&JobId(1)], SkippedOfJob { steps: 5, ns: 10 });
-        assert_eq!(schema::rows::skipped_ns(&rows), 21);
+        assert_eq!(formats::rows::skipped_ns(&rows), 21);
     }
 }

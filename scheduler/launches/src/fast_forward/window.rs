@@ -1,6 +1,7 @@
 //! The steps of a launch since something last changed on the machine, and when their time is known.
 
-use schema::{manifest::FastForward as Rule, units::Nanos};
+use record::manifest::FastForward as Rule;
+use schema::units::Nanos;
 use statistics::{Interval, interval::within_launch_mean, steady};
 
 use super::{Hindrance, TimedStep};

@@ -1,6 +1,7 @@
 //! The inputs and the effects of the machine.
 
-use schema::{decision::Settled, rows::ErrorKind};
+use formats::decision::Settled;
+use record::rows::ErrorKind;
 
 /// What happens to a launch: orders of the cluster, and what is heard of its processes.
 #[derive(Clone, Debug, PartialEq, Eq)]

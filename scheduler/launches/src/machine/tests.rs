@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 
+use formats::decision::Settled;
 use proptest::prelude::*;
-use schema::{decision::Settled, rows::ErrorKind, suspension::Suspension};
+use record::{rows::ErrorKind, suspension::Suspension};
 
 use super::{Effect, Input, LaunchMachine, LaunchPhase, Place, Traits, phase::Memory};
 

@@ -1,9 +1,7 @@
 //! The relation of time and steps on a simulated cluster.
 
-use schema::{
-    decision::{JobId, Settled},
-    units::Nanos,
-};
+use formats::decision::{JobId, Settled};
+use schema::units::Nanos;
 
 use super::{LONGEST, state::whole};
 

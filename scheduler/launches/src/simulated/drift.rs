@@ -1,8 +1,9 @@
 //! The drift of a host: a change of its speed that all of its jobs have in common.
 
 use fastrand::Rng;
+use formats::decision::JobId;
 use model::HostDrift;
-use schema::{decision::JobId, units::Nanos};
+use schema::units::Nanos;
 
 use super::{
     chance::{Draw, chi_squared, normal, numbers},

@@ -2,10 +2,8 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-use schema::{
-    decision::{ClusterEvent, DeviceId, JobId, Settled},
-    units::Nanos,
-};
+use formats::decision::{ClusterEvent, DeviceId, JobId, Settled};
+use schema::units::Nanos;
 
 /// A planned event. An event of a job is obsolete when the job no longer has the number under which the event was planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,9 +1,7 @@
 //! What breaks on a simulated cluster.
 
-use schema::{
-    decision::{ClusterEvent, DeviceId},
-    units::Nanos,
-};
+use formats::decision::{ClusterEvent, DeviceId};
+use schema::units::Nanos;
 
 use super::{
     SimulatedLauncher,

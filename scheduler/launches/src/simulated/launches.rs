@@ -1,13 +1,10 @@
 //! What a launch goes through on a simulated cluster: it starts, trains, leaves.
 
 use anyhow::{Context as _, bail, ensure};
+use formats::decision::{ClusterEvent, JobId, Settled};
 use model::switch_costs::Cost;
-use schema::{
-    decision::{ClusterEvent, JobId, Settled},
-    rows::ErrorKind,
-    suspension::Suspension,
-    units::Nanos,
-};
+use record::{rows::ErrorKind, suspension::Suspension};
+use schema::units::Nanos;
 
 use super::{
     Settings, SimulatedLauncher,

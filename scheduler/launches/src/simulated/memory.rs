@@ -1,10 +1,8 @@
 //! The memory of simulated devices. A launch that needs more than the others leave it runs out of memory when it is ready to train.
 
+use formats::decision::{DeviceId, JobId};
 use model::PredictRequest;
-use schema::{
-    decision::{DeviceId, JobId},
-    units::HumanBytes,
-};
+use schema::units::HumanBytes;
 
 use super::{SimulatedLauncher, state::LaunchPhase};
 use crate::launcher::StartRequest;

@@ -1,7 +1,8 @@
 //! The settings of a simulation.
 
 use anyhow::ensure;
-use schema::{sharing::Sharing, suspension::Suspension, units::Nanos};
+use record::suspension::Suspension;
+use schema::{sharing::Sharing, units::Nanos};
 
 /// The settings of a simulation.
 #[derive(Clone, Debug, PartialEq)]

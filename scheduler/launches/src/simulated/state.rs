@@ -2,10 +2,8 @@
 
 use std::ops::{Index, IndexMut};
 
-use schema::{
-    decision::{JobId, Settled},
-    units::Nanos,
-};
+use formats::decision::{JobId, Settled};
+use schema::units::Nanos;
 
 use super::course::Stretch;
 use crate::launcher::StartRequest;

@@ -5,11 +5,9 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, ensure};
 use engine::job::JobRequest;
+use formats::decision::{JobId, Share};
 use model::{Neighbour, PredictRequest, switch_costs::Cost};
-use schema::{
-    decision::{JobId, Share},
-    units::Nanos,
-};
+use schema::units::Nanos;
 
 use super::{
     LONGEST, SimulatedLauncher,

@@ -6,9 +6,9 @@ mod rubick;
 mod rubick_3d;
 mod tandem;
 
+use formats::fitted::FormulaName;
 use nalgebra::SVector;
 use num_dual::{Derivative, DualNum, DualSVec64};
-use schema::fitted::FormulaName;
 
 pub(crate) use self::rubick::forward_per_sample;
 use crate::{

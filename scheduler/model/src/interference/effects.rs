@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use formats::interference_fit::{ModeFit, WorkloadEffect};
 use nalgebra::DVector;
-use schema::interference_fit::{ModeFit, WorkloadEffect};
 
 use super::{
     Member,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use schema::interference_fit::{ContentionClass, LeftOutPart, SlowdownErrors, SlowdownEstimator};
+use formats::interference_fit::{ContentionClass, LeftOutPart, SlowdownErrors, SlowdownEstimator};
 
 use super::{
     Together,

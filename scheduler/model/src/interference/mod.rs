@@ -11,12 +11,8 @@ mod terms;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use schema::{
-    interference_fit::{InterferenceFit, JobAlone, MeasuredSlowdown, ModeFit},
-    job::Job,
-    plan::Plan,
-    sharing::Sharing,
-};
+use formats::interference_fit::{InterferenceFit, JobAlone, MeasuredSlowdown, ModeFit};
+use schema::{job::Job, plan::Plan, sharing::Sharing};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use self::mode::{Base, Mode, Row};

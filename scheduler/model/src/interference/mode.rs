@@ -16,11 +16,9 @@
 //! ln(slowdown) = sum over terms + effects of the victim + mean effects of the aggressors + residual
 //! ```
 
+use formats::interference_fit::{ContentionClass, InterferenceTerm, ModeFit};
 use nalgebra::{DMatrix, DVector};
-use schema::{
-    interference_fit::{ContentionClass, InterferenceTerm, ModeFit},
-    sharing::Sharing,
-};
+use schema::sharing::Sharing;
 
 use super::{
     Member,

@@ -1,6 +1,6 @@
 //! How far intervals reach: what would have covered 95 % of the slowdowns that were left out, for each class of contention.
 
-use schema::interference_fit::{ContentionClass, ContentionReach, ModeFit};
+use formats::interference_fit::{ContentionClass, ContentionReach, ModeFit};
 
 use crate::held_out::conformal;
 

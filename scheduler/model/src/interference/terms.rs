@@ -1,6 +1,6 @@
 //! The terms of the model: what may raise or lower a slowdown against a fair division of the device.
 
-use schema::interference_fit::{AloneFeature, InterferenceTerm, JobAlone, TermName};
+use formats::interference_fit::{AloneFeature, InterferenceTerm, JobAlone, TermName};
 
 use crate::packing::UseAlone;
 

@@ -1,8 +1,8 @@
 //! Fits the formula for memory to measured peaks.
 
+use formats::fitted::{FitErrors, MemoryFit};
 use levenberg_marquardt::{LeastSquaresProblem, LevenbergMarquardt};
 use nalgebra::{DMatrix, DVector, Dyn, SMatrix, storage::Owned};
-use schema::fitted::{FitErrors, MemoryFit};
 
 use super::{COUNT, MemoryModel, MemorySetting, Parameters, log_peak};
 use crate::{
@@ -155,7 +155,8 @@ impl LeastSquaresProblem<f64, Dyn, Dyn> for Problem<'_> {
 mod tests {
     use super::*;
     use crate::memory::{peak, priors};
-    use schema::{fitted::Facts, plan::Plan};
+    use record::facts::Facts;
+    use schema::plan::Plan;
 
     const PLANS: [&str; 26] = [
         "dp1",

@@ -1,6 +1,6 @@
 //! A decision tree (Breiman et al., "Classification and regression trees", 1984): splits that lower the Gini impurity most.
 
-use schema::interference_fit::{AloneFeature, PackingClass, TreeNode};
+use formats::interference_fit::{AloneFeature, PackingClass, TreeNode};
 
 /// The most splits between the root and a leaf.
 const DEPTH: u32 = 3;

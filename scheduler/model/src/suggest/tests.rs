@@ -1,9 +1,8 @@
+use formats::fitted::FormulaName;
 use nalgebra::{DMatrix, Matrix2, Vector2};
 use proptest::prelude::*;
-use schema::{
-    fitted::{Facts, FormulaName},
-    plan::Plan,
-};
+use record::facts::Facts;
+use schema::plan::Plan;
 
 use super::*;
 use crate::{Parts, Placement};

@@ -3,13 +3,11 @@
 use std::collections::BTreeMap;
 
 use anyhow::Context as _;
-use schema::{
+use record::{
     calibration::{Calibration, RestartRow, Switch},
-    job::Job,
-    plan::Plan,
     suspension::Suspension,
-    units::Nanos,
 };
+use schema::{job::Job, plan::Plan, units::Nanos};
 use statistics::launches::log_deviation;
 
 use super::{Cost, SwitchCosts};
@@ -131,7 +129,8 @@ fn parts(of: Cost, suspension: Suspension) -> &'static [&'static [Switch]] {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use schema::{calibration::Measured as Number, device::Device};
+    use record::calibration::Measured as Number;
+    use schema::device::Device;
 
     use super::*;
 

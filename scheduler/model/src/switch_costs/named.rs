@@ -2,10 +2,8 @@
 
 use std::{collections::BTreeMap, str::FromStr};
 
-use schema::{
-    manifest::{Scheduling, SwitchCostFrom},
-    units::Nanos,
-};
+use record::manifest::{Scheduling, SwitchCostFrom};
+use schema::units::Nanos;
 
 use super::{Cost, SwitchCosts};
 use crate::JobKey;

@@ -1,6 +1,6 @@
 //! Estimates: numbers with an interval, from rows of tables.
 
-use schema::rows::{Status, Summary};
+use record::rows::{Status, Summary};
 
 /// A number, and its interval if it has one.
 pub(super) type Estimate = (f64, Option<(f64, f64)>);

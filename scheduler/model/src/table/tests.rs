@@ -1,9 +1,9 @@
-use schema::{
-    FORMAT,
+use record::{
     group::Group,
     manifest::{DeviceFacts, Machine, Settings},
     rows,
 };
+use schema::FORMAT;
 
 use super::*;
 use crate::TraceTime;

@@ -1,7 +1,7 @@
 //! What the tests of fitted models share.
 
+use formats::fitted::{FittedWorkload, ModelFile};
 use model::FittedModel;
-use schema::fitted::{FittedWorkload, ModelFile};
 
 /// The model of a file that has this workload alone.
 pub(crate) fn model_of(workload: FittedWorkload) -> FittedModel {

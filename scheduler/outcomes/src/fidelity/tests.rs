@@ -1,4 +1,5 @@
-use schema::{decision::JobId, trace::Class, units::Nanos};
+use formats::{decision::JobId, trace::Class};
+use schema::units::Nanos;
 
 use super::*;
 

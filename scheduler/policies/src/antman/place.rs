@@ -9,7 +9,8 @@ use engine::{
     topology::{DeviceId, NodeId},
     view::View,
 };
-use schema::{placement::Placement, trace::Class};
+use formats::trace::Class;
+use record::placement::Placement;
 
 /// Devices for a guaranteed job.
 pub(super) struct Found {

@@ -12,7 +12,8 @@ use engine::{
     job::{Phase, Placed},
     view::{Change, View},
 };
-use schema::{trace::Class, units::Nanos};
+use formats::trace::Class;
+use schema::units::Nanos;
 
 use super::{AntMan, Making, Settings, holds, others_on};
 use crate::kit::belief;

@@ -12,7 +12,8 @@ use engine::{
     topology::{DeviceId, NodeId},
     view::View,
 };
-use schema::{plan::Plan, suspension::Suspension, units::Nanos};
+use record::suspension::Suspension;
+use schema::{plan::Plan, units::Nanos};
 
 use super::{
     Gandiva,

@@ -21,7 +21,7 @@ use engine::{
     topology::{DeviceId, NodeId},
     view::View,
 };
-use schema::suspension::Suspension;
+use record::suspension::Suspension;
 
 use super::{
     Gandiva,

@@ -19,7 +19,7 @@ use engine::{
     topology::{DeviceId, NodeId},
     view::View,
 };
-use schema::placement::Placement;
+use record::placement::Placement;
 
 use super::{
     Gandiva,

@@ -16,7 +16,8 @@ use engine::{
     topology::DeviceId,
     view::View,
 };
-use schema::{suspension::Suspension, units::Nanos};
+use record::suspension::Suspension;
+use schema::units::Nanos;
 
 use super::{
     Gandiva,

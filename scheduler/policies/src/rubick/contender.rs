@@ -8,7 +8,8 @@ use engine::{
     topology::NodeId,
     view::View,
 };
-use schema::{trace::Class, units::Nanos};
+use formats::trace::Class;
+use schema::units::Nanos;
 
 use super::{Settings, floor::Claim};
 use crate::kit::{

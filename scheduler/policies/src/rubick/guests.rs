@@ -14,7 +14,8 @@ use engine::{
     topology::DeviceId,
     view::{Change, View},
 };
-use schema::{sharing::Sharing, trace::Class};
+use formats::trace::Class;
+use schema::sharing::Sharing;
 
 use super::{contender::Contender, floor::Floor};
 use crate::kit::{gain::Gain, moves::Moves};

@@ -1,15 +1,12 @@
 //! The tables of a comparison.
 
 use cli::table;
+use formats::rows::{
+    DecisionDifference, Fairness, Fidelity, FinishTimeFairness, Hindsight, TimedAction, Times, Utilisation,
+};
 use outcomes::fidelity::Bars;
 use rig::output;
-use schema::{
-    rows::{
-        DecisionDifference, Fairness, Fidelity, FinishTimeFairness, Hindsight, TimedAction, Times,
-        Utilisation,
-    },
-    units::Nanos,
-};
+use schema::units::Nanos;
 
 use super::Args;
 

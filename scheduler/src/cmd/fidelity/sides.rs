@@ -4,12 +4,13 @@ use std::path::Path;
 
 use cli::agree::Consent;
 use engine::replay;
+use formats::rows::{Draw, Fidelity, Outcome, Prediction};
 use outcomes::{draws::totals_of_draws, totals::busy_ns};
-use rig::output;
-use schema::{
-    rows::{self, Draw, Fidelity, Outcome, Prediction, RowError},
+use record::{
+    rows::{self, RowError},
     run_dir::RunDir,
 };
+use rig::output;
 
 use crate::{
     cmd::recorded,

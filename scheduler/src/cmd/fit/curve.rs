@@ -4,9 +4,10 @@ use std::{collections::BTreeMap, path::Path};
 
 use anyhow::bail;
 use cli::table;
+use formats::rows::{CurvePoint, MeasuringOrder};
 use model::{Launches, LearningCurve, MeasuredConfiguration, Options, observation};
+use record::rows::{self};
 use rig::{Exit, output};
-use schema::rows::{self, CurvePoint, MeasuringOrder};
 
 use super::busy;
 use crate::measured::{Measured, OfWorkload};

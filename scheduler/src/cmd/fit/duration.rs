@@ -4,16 +4,15 @@ use std::{path::Path, time::Instant};
 
 use anyhow::bail;
 use cli::table;
+use formats::rows::{DurationErrors, DurationEstimator, DurationShape};
 use model::{
     Load,
     duration::{Additive, Durations, Last, Mean, PAIRS, PastArrival, Rolling, WalkErrors, walk},
     walk_load,
 };
+use record::rows::{self};
 use rig::{Exit, output};
-use schema::{
-    catalog::Catalog,
-    rows::{self, DurationErrors, DurationEstimator, DurationShape},
-};
+use schema::catalog::Catalog;
 
 use super::busy;
 use crate::history;

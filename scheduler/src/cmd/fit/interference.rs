@@ -4,16 +4,16 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context as _, ensure};
 use cli::table::{self, CellAlignment};
-use jobs::software;
-use rig::{Exit, output};
-use schema::{
-    catalog::Catalog,
+use formats::{
     fitted::ModelFile,
     interference_fit::{
         ClassErrors, ClassesFit, InterferenceFit, LeftOutPart, ModeFit, SlowdownErrors, TreeNode,
     },
-    rows,
 };
+use jobs::software;
+use record::rows;
+use rig::{Exit, output};
+use schema::catalog::Catalog;
 
 use super::Args;
 use crate::{cmd::busy, measured::together::MeasuredTogether};

@@ -1,15 +1,13 @@
 //! The tables of a fit.
 
 use cli::table::{self, CellAlignment, Table};
+use formats::fitted::{
+    FitErrors, FittedParameter, FittedRow, FittedWorkload, FormulaFit, LaunchesDiffer, MemoryFit, ModelFile,
+    Origin,
+};
 use model::{FittedModel, RowsLeftOut, formula, held_out, observation};
 use rig::output;
-use schema::{
-    fitted::{
-        FitErrors, FittedParameter, FittedRow, FittedWorkload, FormulaFit, LaunchesDiffer, MemoryFit,
-        ModelFile, Origin,
-    },
-    units::Nanos,
-};
+use schema::units::Nanos;
 
 use crate::measured::Measured;
 

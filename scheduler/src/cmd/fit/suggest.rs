@@ -3,20 +3,23 @@
 use std::path::Path;
 
 use cli::table;
+use formats::{
+    fitted::{FittedRow, ModelFile},
+    rows::Suggestion,
+};
 use jobs::plans;
 use model::{
     Fit, FittedModel, Launches, Observation, Parts, Placement, Setting, observation,
     suggest::{Candidate, Design, suggest},
     widest,
 };
+use record::rows::{self, MOST_HALF_WIDTH_PERCENT};
 use rig::{Exit, output};
 use schema::{
     catalog::{Catalog, Workload},
     device::Device,
-    fitted::{FittedRow, ModelFile},
     job::Job,
     plan::Plan,
-    rows::{self, MOST_HALF_WIDTH_PERCENT, Suggestion},
     units::Nanos,
 };
 

@@ -3,10 +3,8 @@
 use std::{collections::BTreeSet, path::PathBuf, str::FromStr};
 
 use anyhow::bail;
-use schema::{
-    cluster::{self, NodeFacts, NodeGroup},
-    manifest::AlikeNodes,
-};
+use formats::cluster::{self, NodeGroup};
+use record::manifest::{AlikeNodes, NodeFacts};
 
 /// A part of `--cluster`.
 #[derive(Clone, Debug, PartialEq, Eq)]

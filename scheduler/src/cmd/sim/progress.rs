@@ -1,8 +1,8 @@
 //! The progress of a simulation on a terminal.
 
 use engine::{job::State, journal::Journal, view::View};
+use formats::decision::{ClusterEvent, Turn};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
-use schema::decision::{ClusterEvent, Turn};
 
 use crate::online::RunInputs;
 

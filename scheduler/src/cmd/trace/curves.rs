@@ -6,13 +6,13 @@ use std::{
 };
 
 use anyhow::{Context as _, ensure};
-use model::loss_fit::{self, FEWEST_REPORTS, LossFit, ReportedLoss};
-use rig::{Exit, output};
-use schema::{
+use formats::{
     decision::{self, ClusterEvent, JobId, Settled, Turn},
-    run_dir::RunDir,
     trace::Trace,
 };
+use model::loss_fit::{self, FEWEST_REPORTS, LossFit, ReportedLoss};
+use record::run_dir::RunDir;
+use rig::{Exit, output};
 
 use super::{Clock, Shaped};
 

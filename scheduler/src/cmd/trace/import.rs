@@ -6,11 +6,9 @@ use std::{
 };
 
 use anyhow::Context as _;
+use formats::import::{self, Columns, Imported, Source, TraceFormat};
+use record::rows::RowError;
 use rig::{Exit, output};
-use schema::{
-    import::{self, Columns, Imported, Source, TraceFormat},
-    rows::RowError,
-};
 
 use super::{Clock, Shaped};
 

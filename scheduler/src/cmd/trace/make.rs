@@ -8,16 +8,11 @@ use std::{
 
 use anyhow::{Context as _, bail, ensure};
 use clap::ArgGroup;
+use formats::trace::{Trace, TraceRow};
 use jobs::workload_lookup;
 use model::{JobKey, PredictRequest, Table, Throughput as _, TraceTime};
 use rig::Exit;
-use schema::{
-    catalog::Catalog,
-    job::Job,
-    sharing::Sharing,
-    trace::{Trace, TraceRow},
-    units::Nanos,
-};
+use schema::{catalog::Catalog, job::Job, sharing::Sharing, units::Nanos};
 
 use super::{super::above_zero, Clock, Shaped, positive};
 use crate::{

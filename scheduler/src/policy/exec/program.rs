@@ -13,9 +13,9 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use record::lines;
 use rig::{leash::die_with_us, output, processes::descendants};
 use rustix::process::{Pid, Signal};
-use schema::lines;
 
 /// The time in which a program has to exit after the end of its input.
 const LEAVES_WITHIN: Duration = Duration::from_secs(1);

@@ -1,9 +1,10 @@
 //! The effects of what happens to launches, on the rig, on checkpoints, and on the events that the cluster receives.
 
 use engine::cluster::{ClusterEvent, JobId, Settled};
+use formats::saved::Saved;
 use launches::machine::{Effect, Input, Place};
 use rig::{Member, StopMode, cuda_checkpoint, output::note};
-use schema::{FORMAT, checkpoint::Saved, units::Nanos, wire::Command};
+use schema::{FORMAT, units::Nanos, wire::Command};
 
 use super::ProcessLauncher;
 

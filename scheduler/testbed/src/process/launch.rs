@@ -5,12 +5,11 @@ use launches::{
     launcher::{StartRequest, came_short},
     machine::{Effect, Input, LaunchMachine, LaunchPhase, Traits},
 };
+use record::{launch_end::LaunchEnd, rows::ErrorKind, suspension::Suspension};
 use rig::cuda_checkpoint::{PROGRAM, Switching};
 use schema::{
     device::Device,
-    rows::ErrorKind,
-    spec::{LaunchEnd, LaunchSpec},
-    suspension::Suspension,
+    spec::LaunchSpec,
     units::Nanos,
     wire::{Event, Step},
 };
@@ -202,11 +201,9 @@ impl LaunchState {
 
 #[cfg(test)]
 mod tests {
-    use schema::{
-        FORMAT,
-        decision::Share,
-        spec::{Notes, Program},
-    };
+    use formats::decision::Share;
+    use record::launch_end::Notes;
+    use schema::{FORMAT, spec::Program};
 
     use super::*;
     use launches::machine::Place;

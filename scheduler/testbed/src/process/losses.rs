@@ -7,8 +7,8 @@
 
 use engine::cluster::{ClusterEvent, DeviceId};
 use launches::machine::Input;
+use record::rows::ErrorKind;
 use rig::Member;
-use schema::rows::ErrorKind;
 
 use super::{ProcessLauncher, launch::LaunchState};
 

@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use schema::{
-    steps::{RankLoss, loss_of_step},
-    wire::Step,
-};
+use record::steps::{RankLoss, loss_of_step};
+use schema::wire::Step;
 
 /// The mean loss of the steps that all ranks have done. A step that some ranks have not reported yet counts when they have.
 #[derive(Default)]

@@ -4,7 +4,8 @@
 use engine::cluster::{DeviceId, JobId};
 use jobs::plans::{self, CUDA_CONTEXT_BYTES, Effort, Judgement};
 use launches::launcher::StartRequest;
-use schema::{device::Device, manifest::Cell, suspension::Suspension, units::HumanBytes};
+use record::{manifest::Cell, suspension::Suspension};
+use schema::{device::Device, units::HumanBytes};
 
 use super::{ProcessLauncher, launch::LaunchState};
 

@@ -6,8 +6,9 @@ use anyhow::Context as _;
 use engine::cluster::{DeviceId, JobId};
 use jobs::launch;
 use launches::launcher::StartRequest;
+use record::manifest::Cell;
 use rig::LaunchRequest;
-use schema::{catalog::Workload, device::Device, manifest::Cell, spec::Program};
+use schema::{catalog::Workload, device::Device, spec::Program};
 
 use super::{ProcessLauncher, TestbedSetup, host_cores::is_gpu};
 

@@ -13,8 +13,9 @@
 use std::time::Duration;
 
 use launches::machine::Input;
+use record::suspension::Suspension;
 use rig::Member;
-use schema::{suspension::Suspension, units::Nanos};
+use schema::units::Nanos;
 
 use super::ProcessLauncher;
 

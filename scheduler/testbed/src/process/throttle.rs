@@ -3,7 +3,8 @@
 //! A burst and its rest take about as long as an ordinary grant holds, or as long as one step and its rest if that is more. Bursts
 //! follow a schedule, so that a late order or look does not make the next one later.
 
-use schema::{decision::Share, units::Nanos};
+use formats::decision::Share;
+use schema::units::Nanos;
 
 use super::work::{LOOK_EVERY, TESTBED_AHEAD};
 

@@ -4,8 +4,9 @@ use std::io;
 
 use engine::cluster::ClusterEvent;
 use launches::machine::{Input, LaunchPhase};
+use record::{launch_end::LaunchEnd, rows::ErrorKind};
 use rig::{Member, RigEvent, output::note};
-use schema::{rows::ErrorKind, run_dir::RunError, spec::LaunchEnd, units::Nanos, wire::Event};
+use schema::{files::RunError, units::Nanos, wire::Event};
 
 use super::{
     ProcessLauncher,

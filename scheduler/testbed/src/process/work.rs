@@ -262,8 +262,9 @@ impl LaunchWork {
 
 #[cfg(test)]
 mod tests {
+    use formats::decision::Share;
     use proptest::prelude::*;
-    use schema::{decision::Share, wire::Timing};
+    use schema::wire::Timing;
 
     use super::*;
 

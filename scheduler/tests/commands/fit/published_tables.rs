@@ -1,10 +1,8 @@
 //! Models of published tables and parameters.
 
-use schema::{
-    catalog::Catalog,
-    fitted::{BasisWord, FormulaName, ModelFile, PredictedStep},
-    rows,
-};
+use formats::fitted::{BasisWord, FormulaName, ModelFile, PredictedStep};
+use record::rows;
+use schema::catalog::Catalog;
 
 use super::published;
 

@@ -1,9 +1,7 @@
 //! Models of step times that were measured elsewhere.
 
-use schema::{
-    fitted::{Layout, ModelFile, PredictedStep},
-    rows,
-};
+use formats::fitted::{Layout, ModelFile, PredictedStep};
+use record::rows;
 
 /// The time of a step of a transformer with 10^9 parameters, whose ranks talk over links of 100 GB/s.
 fn foreign_step_s(dp: f64, pp: f64, ga: f64, samples: f64) -> f64 {

@@ -1,8 +1,8 @@
 //! Intervals of workloads that were not measured beside others, against slowdowns that were planted.
 
 use fastrand::Rng;
+use formats::{fitted::ModelFile, interference_fit::ContentionClass};
 use model::interference::Interference;
-use schema::{fitted::ModelFile, interference_fit::ContentionClass};
 
 use super::{HEADER, Planted, at_batch_8, row, slowdown, slowdown_of};
 
@@ -65,7 +65,7 @@ fn covered(seed: u64) -> (usize, usize, f64) {
     let fit =
         ModelFile::read(&door.path("I.json")).expect("it reads back").interference.expect("it has a fit");
     let is_light =
-        |row: &&schema::interference_fit::SlowdownErrors| row.contention == Some(ContentionClass::Light);
+        |row: &&formats::interference_fit::SlowdownErrors| row.contention == Some(ContentionClass::Light);
     let light = fit.modes[0].errors_by_contention.iter().find(is_light).expect("some jobs are light");
     let percent = light.covered_percent.expect("a model has intervals");
     let line = shown.out.lines().find(|line| line.trim_start().starts_with("light "));

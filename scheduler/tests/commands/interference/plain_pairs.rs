@@ -2,11 +2,11 @@
 
 use std::{fmt::Write as _, io::Write as _, process::Stdio};
 
-use model::{JobKey, interference::Interference};
-use schema::{
+use formats::{
     fitted::{Layout, ModelFile},
     interference_fit::{InterferenceFit, LeftOutPart, MeasuredSlowdown, SlowdownEstimator},
 };
+use model::{JobKey, interference::Interference};
 
 use super::{WORKLOADS, at_batch_8, slowdown, slowdown_of, table};
 

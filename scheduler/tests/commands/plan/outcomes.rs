@@ -1,17 +1,18 @@
 //! Plans that ran, and plans that did not fit into memory.
 
+use formats::{
+    fitted::{FittedWorkload, ModelFile, UnfitRow},
+    rows::{BestPlan, MemorySource},
+};
 use jobs::plans::memory::{CUDA_CONTEXT_BYTES, DeviceMemory};
 use model::FittedModel;
+use record::rows::{self};
 use scheduler::{
     best_plan::Search,
     measured::{self, Inputs},
     rank_memory::RankMemory,
 };
-use schema::{
-    fitted::{FittedWorkload, ModelFile, UnfitRow},
-    plan::Plan,
-    rows::{self, BestPlan, MemorySource},
-};
+use schema::plan::Plan;
 
 use super::{CATALOG, MODEL, RUBICK};
 

@@ -1,5 +1,6 @@
 //! A model of planted step times and peaks of memory, as `sched fit` would make it.
 
+use formats::fitted::{FittedRow, FormulaName, Layout, ModelFile, ModelSource};
 use jobs::plans::{
     memory::{DeviceMemory, Numbers, states_bytes},
     possible,
@@ -7,12 +8,9 @@ use jobs::plans::{
 use model::{
     MemorySetting, Observation, Options, Parts, Placement, Setting, fit, fit_workload, formula, memory::peak,
 };
+use record::facts::Facts;
 use scheduler::rank_memory;
-use schema::{
-    catalog::Workload,
-    fitted::{Facts, FittedRow, FormulaName, Layout, ModelFile, ModelSource},
-    plan::Plan,
-};
+use schema::{catalog::Workload, plan::Plan};
 
 /// Coefficients of the memory, in the order of `model::memory::PARAMETERS`; activations are those of a sample of GPT-2.
 pub(super) const COEFFICIENTS: [f64; 13] = [8e8, 0.3, 0.7, 0.6, 0.3, 0.1, 0.2, 1.2, 0.4, 0.1, 0.1, 0.1, 1.0];

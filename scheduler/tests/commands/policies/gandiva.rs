@@ -1,6 +1,6 @@
 //! Shares of time, growth and shrinking of Gandiva.
 
-use schema::decision::{Action, Turn};
+use formats::decision::{Action, Turn};
 
 use super::{ends, rigid, simulated};
 
@@ -36,7 +36,7 @@ fn a_job_that_has_grown_gives_up_no_more_than_its_plans_need() {
         let (door, _) = simulated(&trace, arguments);
         let journal = std::fs::read_to_string(door.path("r/decisions.jsonl")).expect("it was written");
         let turns: Vec<Turn> =
-            journal.lines().map(|line| schema::rows::from_json(line).expect("it is a turn")).collect();
+            journal.lines().map(|line| record::rows::from_json(line).expect("it is a turn")).collect();
         let starts: Vec<usize> = turns
             .iter()
             .flat_map(|turn| &turn.actions)

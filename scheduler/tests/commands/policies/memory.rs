@@ -1,16 +1,14 @@
 //! The memory of devices bounds what shares them: for policies, and for simulated launches.
 
+use formats::rows::Outcome;
 use front_door::Door;
-use schema::{
-    FORMAT,
-    device::Device,
+use record::{
     group::Group,
     manifest::{Cell, DeviceFacts, Machine, Manifest, Settings},
-    plan::Plan,
-    rows::{self, ErrorKind, Interference, Outcome, Summary},
+    rows::{self, ErrorKind, Interference, Summary},
     run_dir::RunDir,
-    sharing::Sharing,
 };
+use schema::{FORMAT, device::Device, plan::Plan, sharing::Sharing};
 
 const GIB: u64 = 1 << 30;
 

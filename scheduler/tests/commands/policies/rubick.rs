@@ -1,6 +1,6 @@
 //! Who waits under Rubick, and for how long.
 
-use schema::rows::Outcome;
+use formats::rows::Outcome;
 
 use super::simulated;
 

@@ -1,6 +1,7 @@
 //! Policies that stop a job for a shorter one count what the running job has done since its last report.
 
-use schema::rows::{self, Outcome};
+use formats::rows::Outcome;
+use record::rows::{self};
 
 use super::{ends, rigid, write_table};
 

@@ -1,11 +1,12 @@
 //! Runs that a signal ends, and that go on.
 
-use front_door::Door;
-use rustix::process::Signal;
-use schema::{
+use formats::{
     decision::{self, Action, ClusterEvent, JobId, Settled},
-    rows::{self, ErrorKind, Part, Status},
+    rows::Part,
 };
+use front_door::Door;
+use record::rows::{self, ErrorKind, Status};
+use rustix::process::Signal;
 
 use super::{TRACE, door_to_two, held, outcomes, run};
 

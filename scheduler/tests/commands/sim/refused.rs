@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use schema::rows::{self, Outcome, Status};
+use formats::rows::Outcome;
+use record::rows::{self, Status};
 
 use super::THREE;
 

@@ -1,16 +1,13 @@
 //! Simulations at the times of measured tables.
 
 use front_door::Door;
-use schema::{
-    FORMAT,
-    device::Device,
+use record::{
     group::Group,
     manifest::{Cell, DeviceFacts, Machine, Manifest, Settings},
-    plan::Plan,
     rows::{self, Interference, Summary},
     run_dir::RunDir,
-    sharing::Sharing,
 };
+use schema::{FORMAT, device::Device, plan::Plan, sharing::Sharing};
 
 use super::totals;
 

@@ -1,11 +1,13 @@
 //! Growing and shrinking.
 
 use engine::{Engine, topology::Topology, view::PolicyContext};
+use formats::decision::Turn;
 use jobs::plans::Judgement;
 use launches::simulated::{self, Settings};
 use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
+use record::suspension::Suspension;
 use scheduler::legal_plans;
-use schema::{catalog::Catalog, decision::Turn, suspension::Suspension, units::Nanos};
+use schema::{catalog::Catalog, units::Nanos};
 
 use super::{HEAVY, LIGHT, POOR, World, elastic, ends, job, reasons, starts};
 use crate::support::built;

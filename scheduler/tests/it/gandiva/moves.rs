@@ -1,9 +1,11 @@
 //! Migration.
 
 use engine::{Engine, cluster::DeviceId, topology::Topology, view::PolicyContext};
+use formats::decision::Turn;
 use launches::{LaunchCluster, ResumePoint};
 use model::switch_costs::Named;
-use schema::{decision::Turn, placement::Placement, rows::Status, units::Nanos};
+use record::{placement::Placement, rows::Status};
+use schema::units::Nanos;
 
 use super::{APART, HEAVY, World, ends, job, reasons, starts};
 use crate::{

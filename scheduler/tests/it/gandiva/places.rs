@@ -1,7 +1,7 @@
 //! Where jobs are placed on nodes of different sizes, and whose cores are few.
 
 use engine::{job::JobRequest, topology::Topology};
-use schema::{cluster::NodeFacts, manifest::AlikeNodes};
+use record::manifest::{AlikeNodes, NodeFacts};
 
 use super::{HEAVY, LIGHT, World, ends, job, reasons, starts, steps_at};
 

@@ -1,9 +1,10 @@
 //! What Gandiva says of a job.
 
 use engine::{Engine, cluster::JobId, job::JobRequest, topology::Topology};
+use formats::decision::Turn;
 use launches::simulated::{self, Settings};
 use model::switch_costs::Named;
-use schema::{decision::Turn, units::Nanos};
+use schema::units::Nanos;
 
 use super::{HEAVY, LIGHT, Truth, job};
 use crate::{

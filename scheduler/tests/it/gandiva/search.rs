@@ -1,14 +1,11 @@
 //! Searches whose members take turns.
 
 use engine::{Engine, cluster::ClusterError, job::JobRequest, view::PolicyContext};
+use formats::{decision::Turn, rows::Outcome};
 use launches::simulated::{self, Settings};
 use model::switch_costs::Named;
-use schema::{
-    decision::Turn,
-    rows::{Outcome, Status},
-    suspension::Suspension,
-    units::Nanos,
-};
+use record::{rows::Status, suspension::Suspension};
+use schema::units::Nanos;
 
 use super::{HEAVY, Truth, World, job};
 use crate::support::{SECOND, built};

@@ -1,7 +1,8 @@
 //! Turns: shares, weights, priorities, and where jobs are placed.
 
 use engine::{cluster::Action, topology::Topology};
-use schema::{suspension::Suspension, units::Nanos};
+use record::suspension::Suspension;
+use schema::units::Nanos;
 
 use super::{HEAVY, World, ends, job, starts, steps_at};
 use crate::support::SECOND;

@@ -1,8 +1,10 @@
 //! Indolent packing: which jobs are packed, which are not, and which are separated.
 
 use engine::{Engine, cluster::Settled, job::JobRequest, topology::Topology, view::PolicyContext};
+use formats::decision::Turn;
 use model::{PredictRequest, Prediction, Throughput};
-use schema::{decision::Turn, rows::ErrorKind, units::Nanos};
+use record::rows::ErrorKind;
+use schema::units::Nanos;
 
 use super::{ByBatch, JUMBO, MEDIUM, TINY, UNKNOWN, World, estimated, job, of_class, starts, stops};
 use crate::{
@@ -206,7 +208,7 @@ fn jobs_that_did_not_fit_together_stay_apart() {
         settled(0, Settled::Running),
         arrived(1),
         failed(1, ErrorKind::OutOfMemory),
-        schema::decision::ClusterEvent::Progress { job: engine::cluster::JobId(0), steps: 9, loss: None },
+        formats::decision::ClusterEvent::Progress { job: engine::cluster::JobId(0), steps: 9, loss: None },
     ];
     let mut cluster = actions::Scripted { now: Nanos::ZERO, events: events.into() };
     let model = Packs { slowdown: Some(1.2), interval: 0.01 };

@@ -1,9 +1,10 @@
 //! What Lucid says of a job.
 
 use engine::{Engine, cluster::JobId, job::JobRequest, policy::Policy, view::PolicyContext};
+use formats::decision::Turn;
 use launches::simulated::{self, Settings};
 use model::switch_costs::Named;
-use schema::{decision::Turn, units::Nanos};
+use schema::units::Nanos;
 
 use super::{ByBatch, JUMBO, MEDIUM, TINY, UNKNOWN, World, estimated, job, of_class, stage::with_stage};
 use crate::{

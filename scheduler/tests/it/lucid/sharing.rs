@@ -1,7 +1,7 @@
 //! Sharing that is switched by the load, and the admission of jobs that do not fit.
 
 use engine::job::JobRequest;
-use schema::history::PastJob;
+use formats::history::PastJob;
 
 use super::{TINY, World, estimated, job, of_class};
 

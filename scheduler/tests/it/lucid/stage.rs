@@ -6,12 +6,9 @@ use engine::{
     job::JobRequest,
     topology::Topology,
 };
-use schema::{
-    cluster::NodeFacts,
-    decision::{ClusterEvent, Turn},
-    manifest::AlikeNodes,
-    units::Nanos,
-};
+use formats::decision::{ClusterEvent, Turn};
+use record::manifest::{AlikeNodes, NodeFacts};
+use schema::units::Nanos;
 
 use super::{ALONE, TINY, World, job, of_class, starts, stops};
 use crate::{

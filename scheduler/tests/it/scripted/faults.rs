@@ -2,7 +2,8 @@
 
 use engine::cluster::ClusterEvent;
 use launches::launcher::LaunchId;
-use schema::{rows::ErrorKind, units::Nanos};
+use record::rows::ErrorKind;
+use schema::units::Nanos;
 
 use super::{Doing, Scripted, ScriptedLaunch, whole};
 

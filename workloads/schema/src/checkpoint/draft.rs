@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Checkpoint, CheckpointError, CheckpointFile, Content, MANIFEST, hash, seal};
 use crate::{
-    run_dir::{RunError, read, to_toml},
+    files::{RunError, read, to_toml},
     unfinished::sync_folder,
 };
 

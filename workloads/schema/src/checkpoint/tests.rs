@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{catalog::Catalog, plan::tests::any_plan};
+use crate::{catalog::Catalog, plan::any_plan::any_plan};
 
 pub(super) fn checkpoint(plan: Plan, text: &str, steps: u64, files: Vec<CheckpointFile>) -> Checkpoint {
     Checkpoint {

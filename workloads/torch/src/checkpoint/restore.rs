@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use schema::{
     checkpoint::{Checkpoint, CheckpointError, CheckpointFile, Content},
+    files::RunError,
     mesh::Mesh,
-    run_dir::RunError,
     spec::Training,
     wire::FailureKind,
 };

@@ -6,7 +6,7 @@ use cudarc::driver::{
     CudaContext, CudaEvent, CudaSlice, CudaStream, PinnedHostSlice,
     sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC,
 };
-use schema::rows::Direction;
+use record::rows::Direction;
 
 use super::{COPIES_SINCE, CudaError, failed, find};
 

@@ -6,7 +6,8 @@ use nvml_wrapper::{
     Device as Handle, enums::device::SampleValue, error::NvmlError, structs::device::FieldId,
     sys_exports::field_id,
 };
-use schema::{rows::DeviceSample, units::Nanos};
+use record::rows::DeviceSample;
+use schema::units::Nanos;
 
 use super::{
     super::counter::{Counter, Width},

@@ -6,7 +6,8 @@ use nvml_wrapper::{
     Device as Handle, GpmSample, Nvml, enums::gpm::GpmMetricId, gpm::gpm_metrics_get,
     struct_wrappers::gpm::GpmMetricResult,
 };
-use schema::{rows::DeviceSample, units::Nanos};
+use record::rows::DeviceSample;
+use schema::units::Nanos;
 
 use super::{super::counter::Counter, Inquiry};
 

@@ -21,12 +21,11 @@ use nvml_wrapper::{
     enum_wrappers::device::{Clock, TemperatureSensor},
     sys_exports::field_id,
 };
-use schema::{
-    device::Device,
+use record::{
     manifest::DeviceFacts,
     rows::{DeviceSample, Tier},
-    units::Nanos,
 };
+use schema::{device::Device, units::Nanos};
 
 use super::{
     CallCost, DeviceError, DeviceReader, LOST, ProcessLister,

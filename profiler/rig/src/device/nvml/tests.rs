@@ -3,10 +3,8 @@
 use std::time::Duration;
 
 use front_door::{let_pass, wait_for};
-use schema::{
-    rows::{DeviceSample, Tier},
-    units::Nanos,
-};
+use record::rows::{DeviceSample, Tier};
+use schema::units::Nanos;
 
 use super::{
     super::{DeviceError, LOST},

@@ -12,7 +12,7 @@ use engine::{
     topology::{DeviceId, NodeId},
     view::View,
 };
-use schema::placement::Placement;
+use record::placement::Placement;
 
 use super::index::{Index, Reach};
 use crate::kit::ranking::Need;

@@ -10,15 +10,11 @@ use engine::{
     policy::{Decision, Policy},
     topology::Topology,
 };
+use formats::{decision::ClusterEvent, rows::Outcome, trace::Class};
 use launches::simulated;
 use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
-use schema::{
-    decision::ClusterEvent,
-    manifest::AlikeNodes,
-    rows::{Outcome, Status},
-    trace::Class,
-    units::Nanos,
-};
+use record::{manifest::AlikeNodes, rows::Status};
+use schema::units::Nanos;
 
 use super::*;
 use crate::kit::{settings, start};
@@ -117,7 +113,7 @@ impl Policy for Obedient {
 struct Reasons(Vec<String>);
 
 impl Journal for Reasons {
-    fn record(&mut self, turn: schema::decision::Turn, _view: &View<'_>) -> anyhow::Result<()> {
+    fn record(&mut self, turn: formats::decision::Turn, _view: &View<'_>) -> anyhow::Result<()> {
         let loss = |happened: &ClusterEvent| match happened {
             ClusterEvent::Progress { loss, .. } => loss.is_some(),
             _ => true,
