@@ -1,11 +1,13 @@
 //! Policies by the names that users type: those of the crate `policies`, and programs of the user's.
 
 mod exec;
+mod listing;
 mod timed;
 
 use anyhow::{Context as _, bail};
 use cli::agree::Consent;
 use engine::policy::Policy;
+pub use listing::{names, no_policy, rows};
 pub use timed::Timed;
 
 /// What follows `exec` in the list of policies.
@@ -25,7 +27,7 @@ pub fn build(name: &str, consent: &Consent) -> anyhow::Result<Box<dyn Policy>> {
     }
     match policies::build(name)? {
         Some(policy) => Ok(policy),
-        None => bail!("there is no policy '{kind}'; there are {}", names().collect::<Vec<_>>().join(", ")),
+        None => bail!(no_policy(kind)),
     }
 }
 
@@ -44,11 +46,6 @@ pub fn typed<'a>(names: impl IntoIterator<Item = &'a str>) -> Consent {
     Consent::typed(names.into_iter().filter_map(program).map(str::to_owned))
 }
 
-/// The names of all policies, each with the settings that may follow it.
-pub fn names() -> impl Iterator<Item = String> {
-    policies::names().chain([EXEC.to_owned()])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,7 +55,7 @@ mod tests {
         for (name, message) in [
             (
                 "lifo",
-                "there is no policy 'lifo'; there are fifo, fifo-backfill, sjf, sjf-backfill, qssf, qssf-backfill, srtf[:every=TIME[:bump=TIME]], srsf[:every=TIME[:bump=TIME]], las[:every",
+                "there is no policy 'lifo'; did you mean fifo? There are fifo, fifo-backfill, sjf, sjf-backfill, qssf, qssf-backfill, srtf, srsf, las, gittins, themis, gavel, tiresias,",
             ),
             ("exec", "policy 'exec'; write exec:COMMAND: no program is named"),
             (

@@ -32,9 +32,11 @@
 mod place;
 mod watch;
 
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    ops::Bound::{Excluded, Included},
+};
 
-use anyhow::{Context as _, bail, ensure};
 use engine::{
     cluster::{Action, JobId},
     job::{Pausing, Placed, State},
@@ -46,9 +48,47 @@ use engine::{
 use formats::trace::Class;
 
 use self::watch::Watched;
-use crate::kit::{Watch, belief, jobs_named, ranking::Need, start};
+use crate::{
+    declaration::{Declaration, each},
+    kit::{
+        Watch, belief, jobs_named,
+        ranking::Need,
+        settings::{Kind, Setting},
+        start,
+    },
+};
 
-pub(super) struct AntMan {
+pub(super) const ANTMAN: Declaration = Declaration {
+    name: "antman",
+    source: "AntMan, OSDI 2020",
+    order: "class, then arrival",
+    misfit: "holds up guaranteed jobs behind it; a best-effort job is passed",
+    preemption: "guaranteed jobs stop best-effort jobs, with a checkpoint",
+    packing: "a best-effort job beside a guaranteed one, throttled",
+    needs: "times of steps alone and together",
+    resizes: false,
+    example: "antman:keep=0.9:floor=0.05",
+    settings: &[
+        Setting::new(
+            "keep",
+            Kind::number("PART", Excluded(0.0), Excluded(1.0)),
+            "0.95",
+            "the part of its predicted speed alone below which the job beside a guaranteed job is throttled",
+        ),
+        Setting::new(
+            "floor",
+            Kind::number("SHARE", Excluded(0.0), Included(1.0)),
+            "0.1",
+            "the lowest share of the time to which a job is throttled",
+        ),
+    ],
+    build: |values| {
+        let settings = Settings { keep: values.number("keep"), floor: values.number("floor") };
+        each(move || AntMan::new(settings))
+    },
+};
+
+struct AntMan {
     settings: Settings,
     watch: Watch,
     /// The jobs that wait, in order of arrival.
@@ -64,31 +104,11 @@ pub(super) struct AntMan {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Settings {
+struct Settings {
     /// The part of its speed alone that a guaranteed job keeps.
     keep: f64,
     /// The lowest share of the time to which a best-effort job is throttled.
     floor: f64,
-}
-
-impl Settings {
-    /// Parses `[keep=PART][:floor=SHARE]`.
-    pub(super) fn parse(text: &str) -> anyhow::Result<Settings> {
-        let mut settings = Settings { keep: 0.95, floor: 0.1 };
-        for part in text.split(':').filter(|_| !text.is_empty()) {
-            let (name, number) = part.split_once('=').unwrap_or((part, ""));
-            let wrong = || format!("'{part}': write a number above 0 and at most 1, such as {name}=0.9");
-            let is_in = |number: &f64| *number > 0.0 && *number <= 1.0;
-            let value = number.parse().ok().filter(is_in);
-            match name {
-                "keep" => settings.keep = value.with_context(wrong)?,
-                "floor" => settings.floor = value.with_context(wrong)?,
-                _ => bail!("'{part}' is no setting"),
-            }
-        }
-        ensure!(settings.keep < 1.0, "keep=1 leaves no time to other jobs; write less, such as keep=0.95");
-        Ok(settings)
-    }
 }
 
 /// A decision in the making.
@@ -103,7 +123,7 @@ struct Making<'a> {
 }
 
 impl AntMan {
-    pub(super) fn new(settings: Settings) -> AntMan {
+    fn new(settings: Settings) -> AntMan {
         AntMan {
             settings,
             watch: Watch::default(),

@@ -19,19 +19,30 @@ use engine::{
     view::View,
 };
 
-use crate::kit::{
-    elastic::{Available, Candidate, Configuration, Elastic, Target, Types, steps_left},
-    jobs_named,
+use crate::{
+    declaration::{Declaration, each},
+    kit::{
+        elastic::{Available, Candidate, Configuration, Elastic, Target, Types, steps_left},
+        jobs_named,
+    },
 };
 
-pub(super) struct ElasticFifo {
-    jobs: Elastic,
-}
+pub(super) const ELASTIC_FIFO: Declaration = Declaration {
+    name: "elastic-fifo",
+    source: "a baseline, no paper",
+    order: "arrival",
+    misfit: "starts on fewer devices, or holds up all jobs behind it",
+    preemption: "moves jobs to more devices if that pays",
+    packing: "no",
+    needs: "times of steps, costs of restarts",
+    resizes: true,
+    example: "elastic-fifo",
+    settings: &[],
+    build: |_| each(|| ElasticFifo { jobs: Elastic::new(Types::First) }),
+};
 
-impl ElasticFifo {
-    pub(super) fn new() -> ElasticFifo {
-        ElasticFifo { jobs: Elastic::new(Types::First) }
-    }
+struct ElasticFifo {
+    jobs: Elastic,
 }
 
 impl Policy for ElasticFifo {

@@ -12,19 +12,45 @@ use engine::{
     view::View,
 };
 
-use crate::kit::queue::{Misfit, Queue};
+use crate::{
+    declaration::{Declaration, each},
+    kit::queue::{Misfit, Queue},
+};
 
-pub(super) struct Fifo {
+pub(super) const FIFO: Declaration = Declaration {
+    name: "fifo",
+    source: "Helios, SC 2021",
+    order: "arrival",
+    misfit: "holds up all jobs behind it",
+    preemption: "no",
+    packing: "no",
+    needs: "none",
+    resizes: false,
+    example: "fifo",
+    settings: &[],
+    build: |_| each(Fifo::strict),
+};
+
+pub(super) const BACKFILL: Declaration = Declaration {
+    name: "fifo-backfill",
+    source: "variant of fifo",
+    misfit: "is passed, without a reservation",
+    example: "fifo-backfill",
+    build: |_| each(Fifo::backfill),
+    ..FIFO
+};
+
+struct Fifo {
     queue: Queue<()>,
     why: &'static str,
 }
 
 impl Fifo {
-    pub(super) fn strict() -> Fifo {
+    fn strict() -> Fifo {
         Fifo { queue: Queue::new(Misfit::Blocks), why: "first in the queue" }
     }
 
-    pub(super) fn backfill() -> Fifo {
+    fn backfill() -> Fifo {
         Fifo { queue: Queue::new(Misfit::IsPassed), why: "first in the queue that fits" }
     }
 }

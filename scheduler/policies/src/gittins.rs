@@ -16,56 +16,55 @@
 //! the authors takes the one D of 3,250 s. Of a long distribution, a number of quantiles is tried for D, so that the supremum is found
 //! to their distance.
 
-use anyhow::bail;
 use engine::{
     cluster::JobId,
     view::{Change, View},
 };
-use schema::units::Nanos;
 
-use crate::kit::{
-    in_order::{InOrder, Order, Times},
-    settings::split,
+use crate::{
+    declaration::{Declaration, each},
+    kit::{
+        in_order::{BUMP, InOrder, Order, Times, every},
+        settings::{Kind, Setting},
+    },
 };
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Settings {
-    times: Times,
-    /// The largest service by which a job is judged.
-    limit: Option<Nanos>,
-}
+pub(super) const GITTINS: Declaration = Declaration {
+    name: "gittins",
+    source: "Tiresias, NSDI 2019",
+    order: "Gittins index of attained service",
+    misfit: "is passed",
+    preemption: "stops and moves jobs, with a checkpoint",
+    packing: "no",
+    needs: "jobs that have ended",
+    resizes: false,
+    example: "gittins:limit=3250s",
+    settings: &[every("300s"), BUMP, LIMIT],
+    build: |values| {
+        let times = Times::read(values);
+        let limit_s = values.time_or_none("limit").map(|limit| limit.as_secs_f64());
+        each(move || InOrder::new(times, Gittins { limit_s, ..Gittins::default() }))
+    },
+};
 
-impl Settings {
-    pub(super) const USAGE: &str = "[:every=TIME][:bump=TIME][:limit=TIME]";
-
-    /// Parses the settings that follow the name.
-    pub(super) fn parse(text: &str) -> anyhow::Result<Settings> {
-        let mut made = Settings { times: Times::of_seconds(300), limit: None };
-        for setting in split(text)? {
-            match setting.key {
-                "limit" => made.limit = Some(setting.time()?),
-                "every" | "bump" => made.times.take(&setting)?,
-                _ => bail!("there is no setting '{}'", setting.key),
-            }
-        }
-        Ok(made)
-    }
-}
+const LIMIT: Setting = Setting::new(
+    "limit",
+    Kind::TIME,
+    "none",
+    "the largest service ahead, in device-seconds, by which a job is judged",
+)
+.or("none")
+.such_as("3250s");
 
 /// The services of the jobs that have ended.
 #[derive(Debug, Default)]
-pub(super) struct Gittins {
+struct Gittins {
     limit_s: Option<f64>,
     has_history: bool,
     /// In ascending order.
     services_s: Vec<f64>,
     /// The sum of the services before each place, and of all.
     sums_s: Vec<f64>,
-}
-
-pub(super) fn gittins(settings: &Settings) -> InOrder<Gittins> {
-    let limit_s = settings.limit.map(|limit| limit.as_secs_f64());
-    InOrder::new(settings.times, Gittins { limit_s, ..Gittins::default() })
 }
 
 impl Gittins {

@@ -22,16 +22,33 @@ use engine::{
 };
 use model::UseAlone;
 
-use crate::kit::{
-    belief::use_alone,
-    gain::SEATS,
-    packs::{Pack, Packs, alone_on, can_leave},
-    queue::{Misfit, Queue},
-    ranking::Need,
-    start,
+use crate::{
+    declaration::{Declaration, each},
+    kit::{
+        belief::use_alone,
+        gain::SEATS,
+        packs::{Pack, Packs, alone_on, can_leave},
+        queue::{Misfit, Queue},
+        ranking::Need,
+        start,
+    },
 };
 
-pub(super) struct Horus {
+pub(super) const HORUS: Declaration = Declaration {
+    name: "horus-stand-in",
+    source: "Horus, TPDS 2022",
+    order: "arrival",
+    misfit: "holds up all jobs behind it",
+    preemption: "no",
+    packing: "two jobs whose busy times of a device, each alone, add up to at most all of the time",
+    needs: "what jobs use alone",
+    resizes: false,
+    example: "horus-stand-in",
+    settings: &[],
+    build: |_| each(Horus::default),
+};
+
+struct Horus {
     queue: Queue<()>,
     packs: Packs,
     /// Running jobs that have their devices for themselves.

@@ -8,23 +8,29 @@
 
 use engine::{cluster::JobId, view::View};
 
-use crate::kit::{
-    in_order::{InOrder, Order, Times},
-    settings::split,
+use crate::{
+    declaration::{Declaration, each},
+    kit::in_order::{BUMP, InOrder, Order, Times, every},
 };
 
-pub(super) struct Las;
+pub(super) const LAS: Declaration = Declaration {
+    name: "las",
+    source: "Tiresias, NSDI 2019",
+    order: "attained service, the least first",
+    misfit: "is passed",
+    preemption: "stops and moves jobs, with a checkpoint",
+    packing: "no",
+    needs: "none",
+    resizes: false,
+    example: "las:every=60s:bump=1h",
+    settings: &[every("300s"), BUMP],
+    build: |values| {
+        let times = Times::read(values);
+        each(move || InOrder::new(times, Las))
+    },
+};
 
-/// Parses `[:every=TIME][:bump=TIME]`.
-pub(super) fn parse(text: &str) -> anyhow::Result<Times> {
-    let mut times = Times::of_seconds(300);
-    split(text)?.iter().try_for_each(|setting| times.take(setting))?;
-    Ok(times)
-}
-
-pub(super) fn las(times: Times) -> InOrder<Las> {
-    InOrder::new(times, Las)
-}
+struct Las;
 
 impl Order for Las {
     const BY: &'static str = "attained service";

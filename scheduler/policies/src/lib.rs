@@ -1,7 +1,7 @@
 //! Scheduling policies. A policy is a function of its view: it does no I/O, reads no clock and draws no random numbers.
 //!
-//! To add one, write a file that implements [`engine::policy::Policy`], declare its module below, and add a line to `list.rs`. No other
-//! code depends on the list of policies. What policies have in common is in [`kit`].
+//! To add one, write a file that implements [`engine::policy::Policy`] and has a [`Declaration`], and name both below: the module, and the
+//! declaration in [`POLICIES`]. No other code depends on the list of policies. What policies have in common is in [`kit`].
 //!
 //! A policy is built before the inputs of a run are read. It prepares itself on its first view, which has all that is known before
 //! the run: the topology, the model (`View::model`), the costs of switches and the jobs of an earlier run (`View::known`). These
@@ -10,6 +10,7 @@
 //! again for everything else, because it cannot keep references to it.
 
 mod antman;
+mod declaration;
 mod elastic_fifo;
 mod fifo;
 mod gandiva;
@@ -33,4 +34,34 @@ mod synergy;
 mod themis;
 mod tiresias;
 
-pub use list::{build, names, resizes, split};
+pub use declaration::Declaration;
+pub use kit::settings::Setting;
+pub use list::{build, find, resizes, split};
+
+/// All policies, in the order in which users read them.
+pub const POLICIES: &[&Declaration] = &[
+    &fifo::FIFO,
+    &fifo::BACKFILL,
+    &sjf::SJF,
+    &sjf::BACKFILL,
+    &qssf::QSSF,
+    &qssf::BACKFILL,
+    &srtf::SRTF,
+    &srsf::SRSF,
+    &las::LAS,
+    &gittins::GITTINS,
+    &themis::THEMIS,
+    &gavel::GAVEL,
+    &tiresias::TIRESIAS,
+    &horus::HORUS,
+    &packing_fifo::PACKING_FIFO,
+    &synergy::SYNERGY,
+    &antman::ANTMAN,
+    &elastic_fifo::ELASTIC_FIFO,
+    &optimus::OPTIMUS,
+    &sia::SIA,
+    &pollux_fixed_batch::POLLUX_FIXED_BATCH,
+    &rubick::RUBICK,
+    &lucid::LUCID,
+    &gandiva::GANDIVA,
+];

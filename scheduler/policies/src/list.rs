@@ -1,177 +1,26 @@
-//! The list of policies, by the names that users type.
+//! Policies by the names that users type.
 
-use anyhow::{Context as _, ensure};
 use engine::policy::Policy;
 
-use crate::{
-    antman, elastic_fifo, fifo, gandiva, gavel, gittins, horus,
-    kit::{divided::Divided, elastic, in_order, in_rounds},
-    las, lucid, optimus, packing_fifo, pollux_fixed_batch, qssf, rubick, sia, sjf, srsf, srtf, synergy,
-    themis, tiresias,
-};
+use crate::{POLICIES, declaration::Declaration};
 
-struct Entry {
-    name: &'static str,
-    /// The settings that may follow the name.
-    usage: &'static str,
-    /// Whether the policy may give elastic jobs other numbers of devices than they ask for.
-    resizes: bool,
-    /// Builds the policy from the settings that followed the name and a colon.
-    build: fn(&str) -> anyhow::Result<Box<dyn Policy>>,
-}
-
-impl Entry {
-    const fn new(name: &'static str, build: fn(&str) -> anyhow::Result<Box<dyn Policy>>) -> Entry {
-        Entry { name, usage: "", resizes: false, build }
-    }
-}
-
-const POLICIES: &[Entry] = &[
-    Entry::new("fifo", |_| each(fifo::Fifo::strict)),
-    Entry::new("fifo-backfill", |_| each(fifo::Fifo::backfill)),
-    Entry::new("sjf", |_| each(sjf::Sjf::strict)),
-    Entry::new("sjf-backfill", |_| each(sjf::Sjf::backfill)),
-    Entry::new("qssf", |_| each(qssf::Qssf::strict)),
-    Entry::new("qssf-backfill", |_| each(qssf::Qssf::backfill)),
-    Entry {
-        usage: in_rounds::USAGE,
-        ..Entry::new("srtf", |text| match in_rounds::parse(text)? {
-            None => each(srtf::Srtf::default),
-            Some(times) => each(move || in_rounds::remaining::<false>(times)),
-        })
-    },
-    Entry {
-        usage: in_rounds::USAGE,
-        ..Entry::new("srsf", |text| match in_rounds::parse(text)? {
-            None => each(srsf::Srsf::default),
-            Some(times) => each(move || in_rounds::remaining::<true>(times)),
-        })
-    },
-    Entry {
-        usage: in_order::Times::USAGE,
-        ..Entry::new("las", |text| {
-            let times = las::parse(text)?;
-            each(move || las::las(times))
-        })
-    },
-    Entry {
-        usage: gittins::Settings::USAGE,
-        ..Entry::new("gittins", |text| {
-            let settings = gittins::Settings::parse(text)?;
-            each(move || gittins::gittins(&settings))
-        })
-    },
-    Entry {
-        usage: in_order::Times::USAGE,
-        ..Entry::new("themis", |text| {
-            let times = themis::parse(text)?;
-            each(move || themis::themis(times))
-        })
-    },
-    Entry {
-        usage: "[:THRESHOLD[/THRESHOLD..]][:promote=FACTOR]",
-        ..Entry::new("tiresias", |text| {
-            let settings = tiresias::Settings::parse(text)?;
-            each(move || tiresias::Tiresias::new(settings.clone()))
-        })
-    },
-    Entry::new("horus-stand-in", |_| each(horus::Horus::default)),
-    Entry::new("packing-fifo", |_| each(packing_fifo::PackingFifo::default)),
-    Entry { resizes: true, ..Entry::new("elastic-fifo", |_| each(elastic_fifo::ElasticFifo::new)) },
-    Entry {
-        usage: "[:every=TIME]",
-        resizes: true,
-        ..Entry::new("optimus", |text| {
-            let settings = elastic::Settings::parse(text, [])?;
-            each(move || optimus::optimus(&settings))
-        })
-    },
-    Entry {
-        usage: "[:every=TIME][:p=NUMBER][:lambda=NUMBER]",
-        resizes: true,
-        ..Entry::new("sia", |text| {
-            let settings = sia::settings(text)?;
-            each(move || sia::Sia::new(&settings))
-        })
-    },
-    Entry {
-        usage: "[:every=TIME]",
-        resizes: true,
-        ..Entry::new("pollux-fixed-batch", |text| {
-            let settings = elastic::Settings::parse(text, [])?;
-            each(move || pollux_fixed_batch::pollux_fixed_batch(&settings))
-        })
-    },
-    Entry {
-        usage: rubick::Settings::USAGE,
-        resizes: true,
-        ..Entry::new("rubick", |text| {
-            let settings = rubick::Settings::parse(text)?;
-            each(move || rubick::Rubick::new(settings.clone()))
-        })
-    },
-    Entry {
-        usage: "[:every=TIME]",
-        ..Entry::new("synergy", |text| {
-            let every = synergy::parse(text)?;
-            each(move || synergy::Synergy::new(every))
-        })
-    },
-    Entry {
-        usage: "[:keep=PART][:floor=SHARE]",
-        ..Entry::new("antman", |text| {
-            let settings = antman::Settings::parse(text)?;
-            each(move || antman::AntMan::new(settings))
-        })
-    },
-    Entry {
-        usage: gavel::Settings::USAGE,
-        ..Entry::new("gavel", |text| {
-            let settings = gavel::Settings::parse(text)?;
-            each(move || gavel::Gavel::new(settings))
-        })
-    },
-    Entry {
-        usage: lucid::Settings::USAGE,
-        ..Entry::new("lucid", |text| Ok(Box::new(lucid::Lucid::new(lucid::Settings::parse(text)?))))
-    },
-    Entry {
-        usage: gandiva::Settings::USAGE,
-        resizes: true,
-        ..Entry::new("gandiva", |text| {
-            let settings = gandiva::Settings::parse(text)?;
-            each(move || gandiva::Gandiva::new(settings.clone()))
-        })
-    },
-];
-
-/// A policy that decides in each virtual cluster apart.
-fn each<P: Policy + 'static>(build: impl Fn() -> P + 'static) -> anyhow::Result<Box<dyn Policy>> {
-    Ok(Box::new(Divided::new(move || Box::new(build()))))
+/// The policy of that name. `None` if no policy has the name.
+pub fn find(kind: &str) -> Option<&'static Declaration> {
+    POLICIES.iter().copied().find(|policy| policy.name == kind)
 }
 
 /// Builds a policy by its name, for example `srtf` or `tiresias:3600s`. `None` if no policy has the name.
 ///
 /// # Errors
-/// Fails if its settings cannot be parsed.
+/// Fails if its settings cannot be parsed, or do not fit together.
 pub fn build(name: &str) -> anyhow::Result<Option<Box<dyn Policy>>> {
     let (kind, settings) = split(name);
-    let Some(Entry { usage, build, .. }) = entry(kind) else { return Ok(None) };
-    ensure!(
-        settings.is_empty() || !usage.is_empty(),
-        "policy '{kind}' has no settings; '{settings}' was given"
-    );
-    build(settings).map(Some).with_context(|| format!("policy '{name}'; write {kind}{usage}"))
+    find(kind).map(|policy| policy.build(settings)).transpose()
 }
 
 /// Whether the policy of that name may give elastic jobs other numbers of devices than they ask for.
 pub fn resizes(name: &str) -> bool {
-    entry(split(name).0).is_some_and(|entry| entry.resizes)
-}
-
-/// The names of all policies, each with the settings that may follow it.
-pub fn names() -> impl Iterator<Item = String> {
-    POLICIES.iter().map(|Entry { name, usage, .. }| format!("{name}{usage}"))
+    find(split(name).0).is_some_and(|policy| policy.resizes)
 }
 
 /// Splits a name into the kind of the policy and its settings.
@@ -179,13 +28,10 @@ pub fn split(name: &str) -> (&str, &str) {
     name.split_once(':').unwrap_or((name, ""))
 }
 
-fn entry(kind: &str) -> Option<&'static Entry> {
-    POLICIES.iter().find(|entry| entry.name == kind)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kit::settings::Values;
 
     #[test]
     fn policies_are_built_by_name_and_errors_say_what_to_write() {
@@ -238,62 +84,83 @@ mod tests {
         }
         for (name, message) in [
             ("fifo:3", "policy 'fifo' has no settings; '3' was given"),
-            ("srtf:3", "policy 'srtf:3'; write srtf[:every=TIME[:bump=TIME]]: '3' is not KEY=VALUE"),
-            ("srsf:bump=1h", "policy 'srsf:bump=1h'; write srsf[:every=TIME[:bump=TIME]]: bump needs rounds"),
-            ("las:every=1ms", "policy 'las:every=1ms'; write las[:every=TIME][:bump=TIME]: a round takes at"),
+            (
+                "srtf:3",
+                "policy 'srtf:3'; write srtf[:every=TIME|event][:bump=TIME|never]: '3' is not KEY=VALUE",
+            ),
+            (
+                "srsf:bump=1h",
+                "policy 'srsf:bump=1h'; write srsf[:every=TIME|event][:bump=TIME|never]: bump needs rounds",
+            ),
+            (
+                "las:every=1ms",
+                "policy 'las:every=1ms'; write las[:every=TIME][:bump=TIME|never]: 'every=1ms': write a time of 100ms or more, such as every=300s",
+            ),
             (
                 "themis:f=0.8",
-                "policy 'themis:f=0.8'; write themis[:every=TIME][:bump=TIME]: there is no setting 'f'",
+                "policy 'themis:f=0.8'; write themis[:every=TIME][:bump=TIME|never]: there is no setting 'f'",
             ),
-            ("gittins:limit=0s", "policy 'gittins:limit=0s'; write gittins"),
+            (
+                "gittins:limit=0s",
+                "policy 'gittins:limit=0s'; write gittins[:every=TIME][:bump=TIME|never][:limit=TIME|none]: 'limit=0s': write a time above 0, or none, such as limit=3250s",
+            ),
             (
                 "tiresias:many",
-                "policy 'tiresias:many'; write tiresias[:THRESHOLD[/THRESHOLD..]][:promote=FACTOR]: 'many'",
+                "policy 'tiresias:many'; write tiresias[:THRESHOLD[/THRESHOLD..]][:promote=FACTOR|never]: 'many': write ascending times above 0 with slashes between them, such as 1h/4h",
             ),
             (
                 "tiresias:2s/1s",
-                "policy 'tiresias:2s/1s'; write tiresias[:THRESHOLD[/THRESHOLD..]][:promote=FACTOR]: thr",
+                "policy 'tiresias:2s/1s'; write tiresias[:THRESHOLD[/THRESHOLD..]][:promote=FACTOR|never]: '2s/1s': write ascending times above 0 with slashes between them, such as 1h/4h",
             ),
-            ("tiresias:promote=0", "policy 'tiresias:promote=0'; write "),
-            ("tiresias:promote=2:5s", "policy 'tiresias:promote=2:5s'; write "),
+            (
+                "tiresias:promote=0",
+                "policy 'tiresias:promote=0'; write tiresias[:THRESHOLD[/THRESHOLD..]][:promote=FACTOR|never]: 'promote=0': write a number above 0, or never, such as promote=8",
+            ),
+            (
+                "tiresias:promote=2:5s",
+                "policy 'tiresias:promote=2:5s'; write tiresias[:THRESHOLD[/THRESHOLD..]][:promote=FACTOR|never]: '5s' is not KEY=VALUE; a THRESHOLD comes first",
+            ),
             (
                 "synergy:every=fast",
-                "policy 'synergy:every=fast'; write synergy[:every=TIME]: 'every=fast': write",
+                "policy 'synergy:every=fast'; write synergy[:every=TIME]: 'every=fast': write a time of 100ms or more, such as every=300s",
             ),
-            ("synergy:every=10ms", "policy 'synergy:every=10ms'; write synergy[:every=TIME]: a round takes"),
+            (
+                "synergy:every=10ms",
+                "policy 'synergy:every=10ms'; write synergy[:every=TIME]: 'every=10ms': write a time of 100ms or more",
+            ),
             (
                 "antman:keep=2",
-                "policy 'antman:keep=2'; write antman[:keep=PART][:floor=SHARE]: 'keep=2': write",
+                "policy 'antman:keep=2'; write antman[:keep=PART][:floor=SHARE]: 'keep=2': write a number above 0 and below 1, such as keep=0.95",
             ),
             (
                 "antman:keep=1",
-                "policy 'antman:keep=1'; write antman[:keep=PART][:floor=SHARE]: keep=1 leaves",
+                "policy 'antman:keep=1'; write antman[:keep=PART][:floor=SHARE]: 'keep=1': write a number above 0 and below 1, such as keep=0.95",
             ),
             (
                 "antman:share=1",
-                "policy 'antman:share=1'; write antman[:keep=PART][:floor=SHARE]: 'share=1' is no",
+                "policy 'antman:share=1'; write antman[:keep=PART][:floor=SHARE]: there is no setting 'share'",
             ),
             (
                 "optimus:every=0s",
-                "policy 'optimus:every=0s'; write optimus[:every=TIME]: every needs at least 100ms",
+                "policy 'optimus:every=0s'; write optimus[:every=TIME]: 'every=0s': write a time of 100ms or more, such as every=60s",
             ),
             (
                 "optimus:every",
-                "policy 'optimus:every'; write optimus[:every=TIME]: every needs a time, such as every=60s",
+                "policy 'optimus:every'; write optimus[:every=TIME]: 'every' has no value: write a time of 100ms or more, such as every=60s",
             ),
             (
                 "sia:p=0",
-                "policy 'sia:p=0'; write sia[:every=TIME][:p=NUMBER][:lambda=NUMBER]: p needs a number that",
+                "policy 'sia:p=0'; write sia[:every=TIME][:p=NUMBER][:lambda=NUMBER]: 'p=0': write a number that is not 0, such as p=-0.5",
             ),
             (
                 "rubick:risk=1",
-                "policy 'rubick:risk=1'; write rubick[:every=TIME][:only=plans|resources|nothing]",
+                "policy 'rubick:risk=1'; write rubick[:every=TIME][:only=both|plans|resources|nothing][:risk=Q][:restarts=PERCENT]",
             ),
             ("rubick:only=all", "policy 'rubick:only=all'; write rubick"),
             ("rubick:risk=0.9:risk=0.8", "policy 'rubick:risk=0.9:risk=0.8'; write rubick"),
             (
                 "sia:q=1",
-                "policy 'sia:q=1'; write sia[:every=TIME][:p=NUMBER][:lambda=NUMBER]: 'q=1' is no setting",
+                "policy 'sia:q=1'; write sia[:every=TIME][:p=NUMBER][:lambda=NUMBER]: there is no setting 'q'",
             ),
             ("gavel:objective=best", "policy 'gavel:objective=best'; write gavel[:objective="),
             ("gavel:every=1ms", "policy 'gavel:every=1ms'; write gavel"),
@@ -313,6 +180,65 @@ mod tests {
         ] {
             let error = format!("{:#}", build(name).err().expect(name));
             assert!(error.starts_with(message), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_error_ends_with_the_value_that_is_wrong_and_what_to_write() {
+        for (name, message) in [
+            (
+                "rubick:only=all",
+                "'only=all': write only=both or only=plans or only=resources or only=nothing",
+            ),
+            ("rubick:risk=1", "'risk=1': write a number above 0 and below 1, such as risk=0.5"),
+            ("rubick:risk=0.9:risk=0.8", "'risk' is given twice; leave one out"),
+            (
+                "gavel:objective=best",
+                "'objective=best': write objective=max-min or objective=max-throughput or objective=finish-time",
+            ),
+            ("gavel:every=1ms", "'every=1ms': write a time of 100ms or more, such as every=360s"),
+            ("lucid:sharing=maybe", "'sharing=maybe': write sharing=auto or sharing=on or sharing=off"),
+            ("lucid:load-bin=2h", "'load-bin=2h': write whole seconds, 1h at most, such as load-bin=10m"),
+            ("lucid:bound", "'bound' has no value: write a time above 0, or never, such as bound=7d"),
+            ("gandiva:quantum=1ms", "'quantum=1ms': write a time of 100ms or more, such as quantum=60s"),
+            ("gandiva:slice=off", "jobs are packed only where they take turns; write pack=off, too"),
+            ("gandiva:search=halving", "search=halving needs a rung in steps, such as rung=1000"),
+            ("gandiva:reports=1", "'reports=1': write a whole number from 2 to 10, such as reports=5"),
+            ("gandiva:reports=11", "'reports=11': write a whole number from 2 to 10, such as reports=5"),
+            (
+                "gandiva:slice=off:pack=off:search=halving:rung=9",
+                "members that wait at a rung keep their devices, and others take turns there; leave out slice=off",
+            ),
+            ("gandiva:speed=2", "there is no setting 'speed'"),
+        ] {
+            let error = format!("{:#}", build(name).err().expect(name));
+            assert!(error.ends_with(message), "{error}");
+        }
+    }
+
+    /// What a policy reads, it declares, or else it panics; and it reads what it declares.
+    #[test]
+    fn policies_read_the_settings_that_they_declare_with_all_their_values() {
+        for policy in POLICIES {
+            let values = Values::parse(policy.settings, "").expect(policy.name);
+            assert!((policy.build)(&values).is_ok(), "{}", policy.name);
+            assert_eq!(values.unread(), [""; 0], "{}", policy.name);
+            assert!(build(policy.example).is_ok_and(|built| built.is_some()), "{}", policy.example);
+            assert_eq!(split(policy.example).0, policy.name);
+            for setting in policy.settings {
+                for written in setting
+                    .words()
+                    .into_iter()
+                    .map(|word| setting.written(word))
+                    .chain([setting.written(setting.default), setting.example()])
+                {
+                    let values = Values::parse(policy.settings, &written);
+                    // Settings may not fit together; each alone can be parsed.
+                    drop((policy.build)(
+                        &values.unwrap_or_else(|error| panic!("{}: {error:#}", policy.name)),
+                    ));
+                }
+            }
         }
     }
 

@@ -17,14 +17,31 @@
 
 use engine::view::View;
 
-use crate::kit::{
-    elastic::{Candidate, Settings, steps_left},
-    round::InRounds,
+use crate::{
+    declaration::{Declaration, each},
+    kit::{
+        elastic::{Candidate, steps_left},
+        in_order::every,
+        round::InRounds,
+    },
 };
 
-pub(super) fn optimus(settings: &Settings<0>) -> InRounds {
-    InRounds::new(settings, chosen)
-}
+pub(super) const OPTIMUS: Declaration = Declaration {
+    name: "optimus",
+    source: "Optimus, EuroSys 2018",
+    order: "gain of time for a further device",
+    misfit: "is passed",
+    preemption: "resizes jobs in each round",
+    packing: "no",
+    needs: "times of steps, costs of restarts",
+    resizes: true,
+    example: "optimus:every=10m",
+    settings: &[every("60s")],
+    build: |values| {
+        let every = values.time("every");
+        each(move || InRounds::new(every, chosen))
+    },
+};
 
 /// The configuration of each candidate. `free` has the numbers of devices by pool.
 fn chosen(view: &View<'_>, candidates: &[Candidate], free: &mut [u32]) -> Vec<Option<usize>> {

@@ -25,16 +25,33 @@ use engine::{
     view::View,
 };
 
-use crate::kit::{
-    gain::{Gain, SEATS},
-    kinds::Kind,
-    packs::{Pack, Packs, alone_on, can_leave},
-    queue::{Misfit, Queue},
-    ranking::Need,
-    start,
+use crate::{
+    declaration::{Declaration, each},
+    kit::{
+        gain::{Gain, SEATS},
+        kinds::Kind,
+        packs::{Pack, Packs, alone_on, can_leave},
+        queue::{Misfit, Queue},
+        ranking::Need,
+        start,
+    },
 };
 
-pub(super) struct PackingFifo {
+pub(super) const PACKING_FIFO: Declaration = Declaration {
+    name: "packing-fifo",
+    source: "Gandiva, OSDI 2018",
+    order: "arrival",
+    misfit: "holds up all jobs behind it",
+    preemption: "only to undo a pack",
+    packing: "two jobs",
+    needs: "times of steps alone and together, with intervals",
+    resizes: false,
+    example: "packing-fifo",
+    settings: &[],
+    build: |_| each(PackingFifo::default),
+};
+
+struct PackingFifo {
     queue: Queue<()>,
     packs: Packs,
     /// Running jobs that have their devices for themselves.

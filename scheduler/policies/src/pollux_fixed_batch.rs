@@ -21,19 +21,36 @@
 
 use engine::{occupancy::PoolId, view::View};
 
-use crate::kit::{
-    elastic::{Candidate, Configuration, Settings, restart_factor},
-    round::InRounds,
+use crate::{
+    declaration::{Declaration, each},
+    kit::{
+        elastic::{Candidate, Configuration, restart_factor},
+        in_order::every,
+        round::InRounds,
+    },
+};
+
+pub(super) const POLLUX_FIXED_BATCH: Declaration = Declaration {
+    name: "pollux-fixed-batch",
+    source: "Pollux, OSDI 2021",
+    order: "the harmonic mean of speedups",
+    misfit: "waits",
+    preemption: "resizes and stops jobs in each round",
+    packing: "no",
+    needs: "times of steps, costs of restarts",
+    resizes: true,
+    example: "pollux-fixed-batch:every=2m",
+    settings: &[every("60s")],
+    build: |values| {
+        let every = values.time("every");
+        each(move || InRounds::new(every, chosen))
+    },
 };
 
 /// Added to every speedup.
 const WITHOUT_DEVICES: f64 = 1e-3;
 /// A gain below this is a rounding error.
 const ROUNDING: f64 = 1e-7;
-
-pub(super) fn pollux_fixed_batch(settings: &Settings<0>) -> InRounds {
-    InRounds::new(settings, chosen)
-}
 
 /// The configuration of each candidate. `free` has the numbers of devices by pool.
 fn chosen(view: &View<'_>, candidates: &[Candidate], free: &mut [u32]) -> Vec<Option<usize>> {

@@ -14,12 +14,38 @@ use engine::{
 };
 use model::duration::Rolling;
 
-use crate::kit::{
-    durations::Learned,
-    queue::{Misfit, Queue},
+use crate::{
+    declaration::{Declaration, each},
+    kit::{
+        durations::Learned,
+        queue::{Misfit, Queue},
+    },
 };
 
-pub(super) struct Qssf {
+pub(super) const QSSF: Declaration = Declaration {
+    name: "qssf",
+    source: "Helios, SC 2021",
+    order: "estimated service, the least first",
+    misfit: "holds up all jobs behind it",
+    preemption: "no",
+    packing: "no",
+    needs: "jobs that have ended",
+    resizes: false,
+    example: "qssf",
+    settings: &[],
+    build: |_| each(Qssf::strict),
+};
+
+pub(super) const BACKFILL: Declaration = Declaration {
+    name: "qssf-backfill",
+    source: "variant of qssf",
+    misfit: "is passed, without a reservation",
+    example: "qssf-backfill",
+    build: |_| each(Qssf::backfill),
+    ..QSSF
+};
+
+struct Qssf {
     queue: Queue<Service>,
     durations: Learned<Rolling>,
 }
@@ -28,11 +54,11 @@ pub(super) struct Qssf {
 type Service = (u64, u32);
 
 impl Qssf {
-    pub(super) fn strict() -> Qssf {
+    fn strict() -> Qssf {
         Qssf { queue: Queue::new(Misfit::Blocks), durations: Learned::new(Rolling::default()) }
     }
 
-    pub(super) fn backfill() -> Qssf {
+    fn backfill() -> Qssf {
         Qssf { queue: Queue::new(Misfit::IsPassed), ..Qssf::strict() }
     }
 }

@@ -23,6 +23,8 @@
 
 mod program;
 
+use std::ops::Bound::{Excluded, Unbounded};
+
 use anyhow::ensure;
 use engine::{
     policy::{Decision, Policy},
@@ -30,32 +32,53 @@ use engine::{
 };
 
 use self::program::{Choice, Program};
-use crate::kit::{
-    elastic::{Candidate, Curve, Elastic, Level, Rounds, Settings, Types, restart_factor},
-    round,
+use crate::{
+    declaration::{Declaration, each},
+    kit::{
+        elastic::{Candidate, Curve, Elastic, Level, Rounds, Types, restart_factor},
+        in_order::every,
+        round,
+        settings::{Kind, Setting},
+    },
 };
 
-pub(super) struct Sia {
+pub(super) const SIA: Declaration = Declaration {
+    name: "sia",
+    source: "Sia, SOSP 2023",
+    order: "integer program over configurations",
+    misfit: "waits",
+    preemption: "resizes and stops jobs in each round",
+    packing: "no",
+    needs: "times of steps, costs of restarts",
+    resizes: true,
+    example: "sia:p=1:lambda=0.5",
+    settings: &[
+        every("60s"),
+        Setting::new(
+            "p",
+            Kind::number("NUMBER", Unbounded, Unbounded),
+            "-0.5",
+            "the exponent of the objective, which weighs fairness; not 0",
+        ),
+        Setting::new(
+            "lambda",
+            Kind::number("NUMBER", Excluded(0.0), Unbounded),
+            "1.1",
+            "the price of a job without devices",
+        ),
+    ],
+    build: |values| {
+        let (every, p, lambda) = (values.time("every"), values.number("p"), values.number("lambda"));
+        ensure!(p != 0.0, "'p=0': write a number that is not 0, such as p=-0.5");
+        each(move || Sia { rounds: Rounds::new(every), jobs: Elastic::new(Types::All), p, lambda })
+    },
+};
+
+struct Sia {
     rounds: Rounds,
     jobs: Elastic,
     p: f64,
     lambda: f64,
-}
-
-/// Parses `[:every=TIME][:p=NUMBER][:lambda=NUMBER]`.
-pub(super) fn settings(text: &str) -> anyhow::Result<Settings<2>> {
-    let settings = Settings::parse(text, [("p", -0.5), ("lambda", 1.1)])?;
-    let [p, lambda] = settings.numbers;
-    ensure!(p != 0.0, "p needs a number that is not 0, such as p=-0.5");
-    ensure!(lambda > 0.0, "lambda needs a number above 0, such as lambda=1.1");
-    Ok(settings)
-}
-
-impl Sia {
-    pub(super) fn new(settings: &Settings<2>) -> Sia {
-        let [p, lambda] = settings.numbers;
-        Sia { rounds: Rounds::new(settings.every), jobs: Elastic::new(Types::All), p, lambda }
-    }
 }
 
 impl Policy for Sia {

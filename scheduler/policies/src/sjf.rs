@@ -12,19 +12,45 @@ use engine::{
     view::View,
 };
 
-use crate::kit::{
-    belief::Length,
-    queue::{Misfit, Queue},
+use crate::{
+    declaration::{Declaration, each},
+    kit::{
+        belief::Length,
+        queue::{Misfit, Queue},
+    },
 };
 
-pub(super) struct Sjf(Queue<Length>);
+pub(super) const SJF: Declaration = Declaration {
+    name: "sjf",
+    source: "Lucid, ASPLOS 2023",
+    order: "length, the shortest first",
+    misfit: "holds up all jobs behind it",
+    preemption: "no",
+    packing: "no",
+    needs: "time of a step alone",
+    resizes: false,
+    example: "sjf",
+    settings: &[],
+    build: |_| each(Sjf::strict),
+};
+
+pub(super) const BACKFILL: Declaration = Declaration {
+    name: "sjf-backfill",
+    source: "variant of sjf",
+    misfit: "is passed, without a reservation",
+    example: "sjf-backfill",
+    build: |_| each(Sjf::backfill),
+    ..SJF
+};
+
+struct Sjf(Queue<Length>);
 
 impl Sjf {
-    pub(super) fn strict() -> Sjf {
+    fn strict() -> Sjf {
         Sjf(Queue::new(Misfit::Blocks))
     }
 
-    pub(super) fn backfill() -> Sjf {
+    fn backfill() -> Sjf {
         Sjf(Queue::new(Misfit::IsPassed))
     }
 }

@@ -13,14 +13,35 @@ use engine::{
 };
 use schema::units::Nanos;
 
-use crate::kit::{
-    belief::Length,
-    greedy::{Greedy, Looks},
-    remaining::Remaining,
+use crate::{
+    declaration::{Declaration, each},
+    kit::{
+        belief::Length,
+        greedy::{Greedy, Looks},
+        in_rounds,
+        remaining::Remaining,
+    },
+};
+
+pub(super) const SRSF: Declaration = Declaration {
+    name: "srsf",
+    source: "Tiresias, NSDI 2019",
+    order: "remaining work times devices",
+    misfit: "is passed",
+    preemption: "stops jobs, with a checkpoint",
+    packing: "no",
+    needs: "time of a step alone",
+    resizes: false,
+    example: "srsf:every=300s",
+    settings: in_rounds::SETTINGS,
+    build: |values| match in_rounds::times(values)? {
+        None => each(Srsf::default),
+        Some(times) => each(move || in_rounds::remaining::<true>(times)),
+    },
 };
 
 #[derive(Default)]
-pub(super) struct Srsf {
+struct Srsf {
     jobs: Greedy<Length>,
     /// The remaining times of running jobs, and the devices that they ask for.
     running: BTreeMap<JobId, (Remaining, u32)>,

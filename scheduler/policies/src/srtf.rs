@@ -16,16 +16,37 @@ use engine::{
     view::View,
 };
 
-use crate::kit::{
-    belief::Length,
-    greedy::{Greedy, Looks},
-    remaining::Remaining,
+use crate::{
+    declaration::{Declaration, each},
+    kit::{
+        belief::Length,
+        greedy::{Greedy, Looks},
+        in_rounds,
+        remaining::Remaining,
+    },
+};
+
+pub(super) const SRTF: Declaration = Declaration {
+    name: "srtf",
+    source: "Schrage, 1968",
+    order: "remaining work, the least first",
+    misfit: "is passed",
+    preemption: "stops jobs, with a checkpoint",
+    packing: "no",
+    needs: "time of a step alone",
+    resizes: false,
+    example: "srtf:every=300s:bump=1000h",
+    settings: in_rounds::SETTINGS,
+    build: |values| match in_rounds::times(values)? {
+        None => each(Srtf::default),
+        Some(times) => each(move || in_rounds::remaining::<false>(times)),
+    },
 };
 
 /// The key of a waiting job is its remaining time, and the key of a running job the time at which it would end on what it asks for:
 /// neither changes as time passes. Only jobs that are faster or slower on their devices have other keys later.
 #[derive(Default)]
-pub(super) struct Srtf {
+struct Srtf {
     jobs: Greedy<Length>,
     /// Running jobs whose keys change.
     drifting: BTreeMap<JobId, Remaining>,

@@ -27,7 +27,6 @@
 mod demand;
 mod tune;
 
-use anyhow::{Context as _, ensure};
 use engine::{
     cluster::{Action, JobId},
     job::Placed,
@@ -39,14 +38,35 @@ use engine::{
 use schema::units::Nanos;
 
 use self::demand::Demands;
-use crate::kit::{
-    elastic::{Roster, Standing},
-    jobs_named,
-    moves::Moves,
-    queue::{Misfit, Queue},
+use crate::{
+    declaration::{Declaration, each},
+    kit::{
+        elastic::{Roster, Standing},
+        in_order::every,
+        jobs_named,
+        moves::Moves,
+        queue::{Misfit, Queue},
+    },
 };
 
-pub(super) struct Synergy {
+pub(super) const SYNERGY: Declaration = Declaration {
+    name: "synergy",
+    source: "Synergy, OSDI 2022",
+    order: "arrival",
+    misfit: "holds up all jobs behind it",
+    preemption: "restarts jobs with other cores, with a checkpoint",
+    packing: "no",
+    needs: "times of steps alone by cores",
+    resizes: false,
+    example: "synergy:every=1h",
+    settings: &[every("300s")],
+    build: |values| {
+        let every = values.time("every");
+        each(move || Synergy::new(every))
+    },
+};
+
+struct Synergy {
     every: Nanos,
     queue: Queue<()>,
     roster: Roster,
@@ -57,19 +77,8 @@ pub(super) struct Synergy {
     round_ends: Option<Nanos>,
 }
 
-/// Parses `[every=TIME]`.
-pub(super) fn parse(text: &str) -> anyhow::Result<Nanos> {
-    if text.is_empty() {
-        return Ok(Nanos(300 * Nanos::SECOND.0));
-    }
-    let time = text.strip_prefix("every=").and_then(|time| humantime::parse_duration(time).ok());
-    let time = time.with_context(|| format!("'{text}': write the length of a round, such as every=60s"))?;
-    ensure!(Nanos::from(time) >= Nanos(Nanos::SECOND.0 / 10), "a round takes at least 100ms");
-    Ok(Nanos::from(time))
-}
-
 impl Synergy {
-    pub(super) fn new(every: Nanos) -> Synergy {
+    fn new(every: Nanos) -> Synergy {
         Synergy {
             every,
             queue: Queue::new(Misfit::Blocks),

@@ -19,33 +19,41 @@ use engine::{
 };
 use schema::units::Nanos;
 
-use crate::kit::{
-    belief,
-    elastic::steps_left,
-    in_order::{InOrder, Order, Times},
-    ranking::Need,
-    settings::split,
+use crate::{
+    declaration::{Declaration, each},
+    kit::{
+        belief,
+        elastic::steps_left,
+        in_order::{BUMP, InOrder, Order, Times, every},
+        ranking::Need,
+    },
+};
+
+pub(super) const THEMIS: Declaration = Declaration {
+    name: "themis",
+    source: "Themis, NSDI 2020",
+    order: "rho, the largest first",
+    misfit: "is passed",
+    preemption: "stops and moves jobs, with a checkpoint",
+    packing: "no",
+    needs: "time of a step alone",
+    resizes: false,
+    example: "themis:every=6m",
+    settings: &[every("360s"), BUMP],
+    build: |values| {
+        let times = Times::read(values);
+        each(move || InOrder::new(times, Themis::default()))
+    },
 };
 
 /// Counts the jobs that are there.
 #[derive(Debug, Default)]
-pub(super) struct Themis {
+struct Themis {
     /// The integral over time of the number of jobs, in seconds, up to `until`.
     jobs_s: f64,
     until: Nanos,
     /// This integral when each job arrived.
     at_arrival: HashMap<JobId, f64>,
-}
-
-/// Parses `[:every=TIME][:bump=TIME]`.
-pub(super) fn parse(text: &str) -> anyhow::Result<Times> {
-    let mut times = Times::of_seconds(360);
-    split(text)?.iter().try_for_each(|setting| times.take(setting))?;
-    Ok(times)
-}
-
-pub(super) fn themis(times: Times) -> InOrder<Themis> {
-    InOrder::new(times, Themis::default())
 }
 
 impl Themis {

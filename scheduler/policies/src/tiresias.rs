@@ -13,9 +13,11 @@
 //! if its tensors differ much in size, and spreads out all others, because those did not slow down in its profiles. Here the
 //! placement of the run holds for all jobs.
 
-use std::collections::HashMap;
+use std::{
+    collections::HashMap,
+    ops::Bound::{Excluded, Unbounded},
+};
 
-use anyhow::{Context as _, ensure};
 use engine::{
     cluster::JobId,
     job::State,
@@ -24,9 +26,50 @@ use engine::{
 };
 use schema::units::Nanos;
 
-use crate::kit::{greedy::Greedy, ranking::SortedJobs};
+use crate::{
+    declaration::{Declaration, each},
+    kit::{
+        greedy::Greedy,
+        ranking::SortedJobs,
+        settings::{Kind, Setting},
+    },
+};
 
-pub(super) struct Tiresias {
+pub(super) const TIRESIAS: Declaration = Declaration {
+    name: "tiresias",
+    source: "Tiresias, NSDI 2019",
+    order: "queue by service, then first start",
+    misfit: "is passed",
+    preemption: "stops jobs, with a checkpoint",
+    packing: "no",
+    needs: "none",
+    resizes: false,
+    example: "tiresias:1h/4h:promote=8",
+    settings: &[
+        Setting::new(
+            "THRESHOLD",
+            Kind::Times,
+            "3600s",
+            "the attained services, in device-seconds, at which a job moves to the next queue",
+        )
+        .such_as("1h/4h"),
+        Setting::new(
+            "promote",
+            Kind::number("FACTOR", Excluded(0.0), Unbounded),
+            "never",
+            "a job that has waited this many times as long as it ran returns to the first queue",
+        )
+        .or("never")
+        .such_as("8"),
+    ],
+    build: |values| {
+        let settings =
+            Settings { thresholds: values.times("THRESHOLD"), promote: values.number_or_none("promote") };
+        each(move || Tiresias::new(settings.clone()))
+    },
+};
+
+struct Tiresias {
     settings: Settings,
     jobs: Greedy<Key>,
     /// The time at which each job will change its queue unless it changes before.
@@ -35,7 +78,7 @@ pub(super) struct Tiresias {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Settings {
+struct Settings {
     /// The attained services at which a job is demoted from one queue to the next, in ascending order.
     thresholds: Vec<Nanos>,
     /// The ratio of waiting time to running time at which a job is promoted.
@@ -53,37 +96,8 @@ struct Promoted {
     running: Nanos,
 }
 
-impl Settings {
-    const DEFAULT_THRESHOLD: Nanos = Nanos(3_600 * Nanos::SECOND.0);
-
-    /// Parses `[THRESHOLD[/THRESHOLD..]][:promote=FACTOR]`.
-    pub(super) fn parse(text: &str) -> anyhow::Result<Settings> {
-        let (mut thresholds, mut promote) = (Vec::new(), None);
-        for part in text.split(':').filter(|_| !text.is_empty()) {
-            if let Some(factor) = part.strip_prefix("promote=") {
-                let factor = factor.parse().ok().filter(|factor: &f64| factor.is_finite() && *factor > 0.0);
-                promote = Some(factor.context("promote needs a number above 0, such as promote=8")?);
-            } else {
-                ensure!(thresholds.is_empty() && promote.is_none(), "'{part}' is repeated or out of order");
-                for time in part.split('/') {
-                    let time = humantime::parse_duration(time);
-                    let time = time
-                        .with_context(|| format!("'{part}': write device-seconds, such as 3600s or 1h/4h"))?;
-                    thresholds.push(Nanos::from(time));
-                }
-            }
-        }
-        if thresholds.is_empty() {
-            thresholds.push(Settings::DEFAULT_THRESHOLD);
-        }
-        let rise = thresholds.windows(2).all(|pair| pair[0] < pair[1]) && thresholds[0] > Nanos::ZERO;
-        ensure!(rise, "thresholds must be above 0 and ascending");
-        Ok(Settings { thresholds, promote })
-    }
-}
-
 impl Tiresias {
-    pub(super) fn new(settings: Settings) -> Tiresias {
+    fn new(settings: Settings) -> Tiresias {
         Tiresias {
             settings,
             jobs: Greedy::default(),

@@ -8,6 +8,7 @@ mod fidelity;
 mod machine_speed;
 mod outcome;
 mod part;
+mod policy;
 mod skip;
 mod suggestion;
 mod together;
@@ -24,6 +25,7 @@ pub use fidelity::{
 pub use machine_speed::MachineSpeed;
 pub use outcome::{Outcome, Prediction};
 pub use part::Part;
+pub use policy::{PolicyRow, SettingRow};
 pub use skip::{Skip, skipped_ns};
 pub use suggestion::{CurvePoint, MeasuringOrder, Suggestion};
 pub use together::TogetherRow;

@@ -40,23 +40,43 @@ use engine::{
 };
 use schema::units::Nanos;
 
-pub(super) use self::settings::Settings;
 use self::{
     rates::Rates,
     residents::{Residents, is_up, waits},
+    settings::Settings,
     trials::Trials,
 };
-use crate::kit::{
-    elastic::Rounds,
-    kinds::{Kind, Kinds},
-    ranking::Need,
-    search::{Rule, Searches, Standing},
+use crate::{
+    declaration::{Declaration, each},
+    kit::{
+        elastic::Rounds,
+        kinds::{Kind, Kinds},
+        ranking::Need,
+        search::{Rule, Searches, Standing},
+    },
+};
+
+pub(super) const GANDIVA: Declaration = Declaration {
+    name: "gandiva",
+    source: "Gandiva, OSDI 2018",
+    order: "priority, arrival; turns by weight",
+    misfit: "shares devices in turns",
+    preemption: "suspends jobs, and moves them with a checkpoint",
+    packing: "by trial, where jobs take turns",
+    needs: "none; reports of progress, costs of restarts, and the utilisation of jobs if it is known",
+    resizes: true,
+    example: "gandiva:quantum=5s:pack=off",
+    settings: settings::SETTINGS,
+    build: |values| {
+        let settings = Settings::read(values)?;
+        each(move || Gandiva::new(settings.clone()))
+    },
 };
 
 /// The turns in a row at which the start of a job is refused before it waits until another one ends.
 const REFUSALS: u32 = 3;
 
-pub(super) struct Gandiva {
+struct Gandiva {
     settings: Settings,
     turns: Rounds,
     residents: Residents,

@@ -52,24 +52,44 @@ use engine::{
 };
 use schema::units::Nanos;
 
-pub(super) use self::settings::Settings;
 use self::{
     allocation::{Allocation, Among, Isolated},
     heaviest::{Candidate, heaviest},
     priority::Accounts,
+    settings::Settings,
     speeds::Speeds,
 };
-use crate::kit::{
-    elastic::Rounds,
-    jobs_named,
-    leases::{Lease, Leases},
+use crate::{
+    declaration::{Declaration, each},
+    kit::{
+        elastic::Rounds,
+        jobs_named,
+        leases::{Lease, Leases},
+    },
+};
+
+pub(super) const GAVEL: Declaration = Declaration {
+    name: "gavel",
+    source: "Gavel, OSDI 2020",
+    order: "time owed by a linear program",
+    misfit: "is passed",
+    preemption: "stops and moves jobs, with a checkpoint",
+    packing: "with space-sharing=on, two jobs",
+    needs: "times of steps alone by type, and together",
+    resizes: false,
+    example: "gavel:objective=finish-time:space-sharing=on",
+    settings: settings::SETTINGS,
+    build: |values| {
+        let settings = Settings::read(values);
+        each(move || Gavel::new(settings))
+    },
 };
 
 /// The most jobs for which a program is over configurations and the leases of a round are a best set. The search for configurations takes
 /// many times as long as the program of the paper.
 const FEW_JOBS: usize = 24;
 
-pub(super) struct Gavel {
+struct Gavel {
     settings: Settings,
     rounds: Rounds,
     leases: Leases,

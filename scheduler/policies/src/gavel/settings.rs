@@ -1,12 +1,14 @@
 //! The settings of Gavel, as they follow its name: `gavel:objective=max-min:space-sharing=on`.
 
-use anyhow::{bail, ensure};
 use schema::units::Nanos;
 
-use crate::kit::settings::split;
+use crate::kit::{
+    in_order::every,
+    settings::{Kind, Setting, Values},
+};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Settings {
+pub(super) struct Settings {
     pub(super) objective: Objective,
     /// Whether two jobs may share devices.
     pub(super) shares: bool,
@@ -25,32 +27,28 @@ pub(super) enum Objective {
     FinishTime,
 }
 
-impl Settings {
-    pub(crate) const USAGE: &str =
-        "[:objective=max-min|max-throughput|finish-time][:space-sharing=on][:every=TIME]";
-    const LEAST: Nanos = Nanos(Nanos::SECOND.0 / 10);
+pub(super) const SETTINGS: &[Setting] = &[
+    Setting::new(
+        "objective",
+        Kind::Words(&["max-min", "max-throughput", "finish-time"]),
+        "max-min",
+        "what the allocation is the best for",
+    ),
+    Setting::new("space-sharing", Kind::ON_OFF, "off", "whether two jobs may share devices"),
+    every("360s"),
+];
 
-    /// Parses the settings that follow the name.
-    pub(crate) fn parse(text: &str) -> anyhow::Result<Settings> {
-        let mut made =
-            Settings { objective: Objective::MaxMin, shares: false, every: Nanos(360 * Nanos::SECOND.0) };
-        for setting in split(text)? {
-            match setting.key {
-                "objective" => {
-                    made.objective = setting.word(&[
-                        ("max-min", Objective::MaxMin),
-                        ("max-throughput", Objective::MaxThroughput),
-                        ("finish-time", Objective::FinishTime),
-                    ])?;
-                }
-                "space-sharing" => made.shares = setting.is_on()?,
-                "every" => {
-                    made.every = setting.time()?;
-                    ensure!(made.every >= Settings::LEAST, "a round takes at least 100ms");
-                }
-                _ => bail!("there is no setting '{}'", setting.key),
-            }
+impl Settings {
+    pub(super) fn read(values: &Values) -> Settings {
+        let objectives = [
+            ("max-min", Objective::MaxMin),
+            ("max-throughput", Objective::MaxThroughput),
+            ("finish-time", Objective::FinishTime),
+        ];
+        Settings {
+            objective: values.word("objective", &objectives),
+            shares: values.is_on("space-sharing"),
+            every: values.time("every"),
         }
-        Ok(made)
     }
 }

@@ -3,7 +3,6 @@
 //! job that arrives waits for the next round. Keys that change all the time, such as attained service, thus cause no more switches than
 //! rounds.
 
-use anyhow::{bail, ensure};
 use engine::{
     cluster::{Action, JobId},
     job::State,
@@ -17,7 +16,7 @@ use crate::kit::{
     jobs_named,
     leases::{Lease, Leases},
     ranking::Need,
-    settings::Setting,
+    settings::{Kind, Setting, Values},
 };
 
 /// An order of jobs.
@@ -44,25 +43,20 @@ pub(crate) struct Times {
     pub(crate) bump: Option<Nanos>,
 }
 
+/// The setting `every` of policies that decide in rounds.
+pub(crate) const fn every(default: &'static str) -> Setting {
+    Setting::new("every", Kind::ROUND, default, "the length of a round")
+}
+
+pub(crate) const BUMP: Setting =
+    Setting::new("bump", Kind::TIME, "never", "the wait after which a job comes before all others")
+        .or("never")
+        .such_as("1000h");
+
 impl Times {
-    pub(crate) const USAGE: &str = "[:every=TIME][:bump=TIME]";
-    const LEAST: Nanos = Nanos(Nanos::SECOND.0 / 10);
-
-    pub(crate) const fn of_seconds(every: u64) -> Times {
-        Times { every: Nanos(every * Nanos::SECOND.0), bump: None }
-    }
-
-    /// Takes one setting.
-    pub(crate) fn take(&mut self, setting: &Setting<'_>) -> anyhow::Result<()> {
-        match setting.key {
-            "every" => {
-                self.every = setting.time()?;
-                ensure!(self.every >= Times::LEAST, "a round takes at least 100ms");
-            }
-            "bump" => self.bump = Some(setting.time()?),
-            _ => bail!("there is no setting '{}'", setting.key),
-        }
-        Ok(())
+    /// Reads the settings `every` and `bump`.
+    pub(crate) fn read(values: &Values) -> Times {
+        Times { every: values.time("every"), bump: values.time_or_none("bump") }
     }
 }
 

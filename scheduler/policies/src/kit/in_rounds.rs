@@ -7,24 +7,35 @@ use engine::{cluster::JobId, view::View};
 use crate::kit::{
     belief,
     elastic::steps_left,
-    in_order::{InOrder, Order, Times},
+    in_order::{BUMP, InOrder, Order, Times},
     progress::Progress,
-    settings::split,
+    settings::{Kind, Setting, Values},
 };
 
 /// The remaining time of a job, or that times its devices.
 pub(crate) struct Remaining<const SERVICE: bool>;
 
-pub(crate) const USAGE: &str = "[:every=TIME[:bump=TIME]]";
+pub(crate) const SETTINGS: &[Setting] = &[
+    Setting::new(
+        "every",
+        Kind::ROUND,
+        "event",
+        "the length of a round; with event, the policy decides at each event",
+    )
+    .or("event")
+    .such_as("300s"),
+    BUMP,
+];
 
-/// Parses `[:every=TIME[:bump=TIME]]`. `None` without settings, for decisions at every event.
-pub(crate) fn parse(text: &str) -> anyhow::Result<Option<Times>> {
-    let settings = split(text)?;
-    let mut times = Times::of_seconds(300);
-    settings.iter().try_for_each(|setting| times.take(setting))?;
-    let has_rounds = settings.iter().any(|setting| setting.key == "every");
-    ensure!(has_rounds || settings.is_empty(), "bump needs rounds; add their length, such as every=300s");
-    Ok(has_rounds.then_some(times))
+/// The times of rounds. `None` for decisions at every event.
+///
+/// # Errors
+/// Fails if there are no rounds in which a job could come first.
+pub(crate) fn times(values: &Values) -> anyhow::Result<Option<Times>> {
+    let bump = values.time_or_none("bump");
+    let every = values.time_or_none("every");
+    ensure!(every.is_some() || bump.is_none(), "bump needs rounds; add their length, such as every=300s");
+    Ok(every.map(|every| Times { every, bump }))
 }
 
 pub(crate) fn remaining<const SERVICE: bool>(times: Times) -> InOrder<Remaining<SERVICE>> {

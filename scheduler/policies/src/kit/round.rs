@@ -6,9 +6,10 @@ use engine::{
     policy::{Decision, Policy},
     view::View,
 };
+use schema::units::Nanos;
 
 use crate::kit::{
-    elastic::{Candidate, Curve, Elastic, Level, Rounds, Settings, Types},
+    elastic::{Candidate, Curve, Elastic, Level, Rounds, Types},
     jobs_named,
 };
 
@@ -23,8 +24,8 @@ pub(crate) struct InRounds {
 type Choose = fn(&View<'_>, &[Candidate], &mut [u32]) -> Vec<Option<usize>>;
 
 impl InRounds {
-    pub(crate) fn new(settings: &Settings<0>, choose: Choose) -> InRounds {
-        InRounds { rounds: Rounds::new(settings.every), jobs: Elastic::new(Types::First), choose }
+    pub(crate) fn new(every: Nanos, choose: Choose) -> InRounds {
+        InRounds { rounds: Rounds::new(every), jobs: Elastic::new(Types::First), choose }
     }
 }
 

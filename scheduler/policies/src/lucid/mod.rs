@@ -45,16 +45,32 @@ use engine::{
 };
 use model::PackingClass;
 
-pub(super) use self::settings::Settings;
-use self::{estimates::Estimates, part::Part, sharing::Switch, stage::Stage};
-use crate::kit::{
-    Watch, divided,
-    gain::SEATS,
-    kinds::Kind,
-    packs::{Pack, Packs},
+use self::{estimates::Estimates, part::Part, settings::Settings, sharing::Switch, stage::Stage};
+use crate::{
+    declaration::Declaration,
+    kit::{
+        Watch, divided,
+        gain::SEATS,
+        kinds::Kind,
+        packs::{Pack, Packs},
+    },
 };
 
-pub(super) struct Lucid {
+pub(super) const LUCID: Declaration = Declaration {
+    name: "lucid",
+    source: "Lucid, ASPLOS 2023",
+    order: "estimated service, the least first",
+    misfit: "is passed, until it has waited for the bound",
+    preemption: "stops jobs at the end of their profiling, and to undo a pack",
+    packing: "two jobs whose classes are light, under a high load",
+    needs: "jobs that have ended, classes of jobs; times alone and together, if known",
+    resizes: false,
+    example: "lucid:sharing=on:bound=12h",
+    settings: settings::SETTINGS,
+    build: |values| Ok(Box::new(Lucid::new(Settings::read(values)))),
+};
+
+struct Lucid {
     common: Common,
     watch: Watch,
     switch: Switch,

@@ -1,12 +1,13 @@
 //! The settings of Lucid, as they follow its name: `lucid:sharing=on:bound=12h`.
 
-use anyhow::{Context as _, bail, ensure};
+use std::ops::Bound::{Included, Unbounded};
+
 use schema::units::Nanos;
 
-use crate::kit::settings::split;
+use crate::kit::settings::{Kind, Setting, Values};
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Settings {
+pub(super) struct Settings {
     pub(super) estimates: Estimator,
     /// The longest time for which a job is profiled.
     pub(super) profile: Nanos,
@@ -66,80 +67,120 @@ pub(super) enum Backfill {
     Never,
 }
 
-impl Settings {
-    pub(crate) const USAGE: &str = "[:estimates=additive|rolling][:profile=TIME][:profile-devices=N][:profile-checkpoint=on][:sharing=auto|on|off][:busy=JOBS][:load-bin=TIME][:share-first=on][:score=N][:least-gain=F][:pick=best|first][:bound=TIME|never][:backfill=on|sharing|off][:free-profiling=on][:partner-recovery=off]";
+pub(super) const SETTINGS: &[Setting] = &[
+    Setting::new(
+        "estimates",
+        Kind::Words(&["additive", "rolling"]),
+        "additive",
+        "how the time for which jobs run is estimated; rolling is the estimate of qssf",
+    ),
+    Setting::new("profile", Kind::TIME, "200s", "the longest time in the profiler stage"),
+    Setting::new(
+        "profile-devices",
+        Kind::whole("N", 0.0, 1e9),
+        "8",
+        "jobs on more devices skip the profiler stage",
+    ),
+    Setting::new(
+        "profile-checkpoint",
+        Kind::ON_OFF,
+        "off",
+        "whether a job that leaves the profiler stage keeps its work",
+    ),
+    Setting::new(
+        "sharing",
+        Kind::Words(&["auto", "on", "off"]),
+        "auto",
+        "when jobs share devices: while the load is high, always or never",
+    ),
+    Setting::new(
+        "busy",
+        Kind::number("JOBS", Included(0.0), Unbounded),
+        "2",
+        "the number of jobs in each bin above which jobs share",
+    ),
+    Setting::new(
+        "load-bin",
+        Kind::Seconds(Nanos(3_600 * Nanos::SECOND.0)),
+        "10m",
+        "the length of a bin of arrivals",
+    ),
+    Setting::new(
+        "share-first",
+        Kind::ON_OFF,
+        "off",
+        "with off, a job is packed only if it would have to wait; with on, also if devices are free, as in the artifact",
+    ),
+    Setting::new(
+        "score",
+        Kind::whole("N", 0.0, 1e9),
+        "2",
+        "the largest sum of the scores of two jobs that share devices",
+    ),
+    Setting::new(
+        "least-gain",
+        Kind::number("FACTOR", Included(1.0), Unbounded),
+        "1",
+        "the bound of the sum of throughputs, each over the throughput alone; two jobs that take turns without loss have 1",
+    )
+    .such_as("1.1"),
+    Setting::new(
+        "pick",
+        Kind::Words(&["best", "first"]),
+        "best",
+        "the running job that is joined: the job with the largest predicted gain, and if no gain is predicted, of the lightest \
+         class; or the first in the trace",
+    ),
+    Setting::new(
+        "bound",
+        Kind::TIME,
+        "7d",
+        "a job that has waited for longer comes first and holds up all others of its virtual cluster; if it waits for the \
+         profiler stage, it skips the stage; never in the artifact",
+    )
+    .or("never"),
+    Setting::new(
+        "backfill",
+        Kind::Words(&["on", "sharing", "off"]),
+        "on",
+        "whether a job that does not fit is passed: always, only while jobs share, which is a confound of the artifact, or never",
+    ),
+    Setting::new(
+        "free-profiling",
+        Kind::ON_OFF,
+        "off",
+        "with on, a defect of the artifact, jobs that are known to outlive the profiler stage skip it and have their class at once",
+    ),
+    Setting::new(
+        "partner-recovery",
+        Kind::ON_OFF,
+        "on",
+        "with off, a defect of the artifact, the other job of a pack is never joined again when the first has ended",
+    ),
+];
 
-    /// Parses the settings that follow the name.
-    pub(crate) fn parse(text: &str) -> anyhow::Result<Settings> {
-        let mut made = Settings {
-            estimates: Estimator::Additive,
-            profile: Nanos(200 * Nanos::SECOND.0),
-            profile_devices: 8,
-            keeps_profiled_work: false,
-            is_profiling_free: false,
-            sharing: Sharing::ByLoad,
-            busy: 2.0,
-            bin: Nanos(600 * Nanos::SECOND.0),
-            shares_first: false,
-            score: 2,
-            least_gain: 1.0,
-            pick: Pick::Best,
-            bound: Some(Nanos(7 * 24 * 3600 * Nanos::SECOND.0)),
-            backfill: Backfill::Always,
-            recovers_partners: true,
-        };
-        for setting in split(text)? {
-            let whole = || {
-                let number = setting.value.parse().ok();
-                number.with_context(|| format!("'{}': write a whole number", setting.part))
-            };
-            match setting.key {
-                "estimates" => {
-                    let words = [("additive", Estimator::Additive), ("rolling", Estimator::Rolling)];
-                    made.estimates = setting.word(&words)?;
-                }
-                "profile" => made.profile = setting.time()?,
-                "profile-devices" => made.profile_devices = whole()?,
-                "profile-checkpoint" => made.keeps_profiled_work = setting.is_on()?,
-                "free-profiling" => made.is_profiling_free = setting.is_on()?,
-                "sharing" => {
-                    let words = [("auto", Sharing::ByLoad), ("on", Sharing::Always), ("off", Sharing::Never)];
-                    made.sharing = setting.word(&words)?;
-                }
-                "busy" => {
-                    made.busy = setting
-                        .number(|busy| busy >= 0.0)
-                        .context("write the jobs that arrive in a bin, such as busy=2")?;
-                }
-                "load-bin" => {
-                    made.bin = setting.time()?;
-                    ensure!(
-                        made.bin.0.is_multiple_of(Nanos::SECOND.0)
-                            && made.bin <= Nanos(3600 * Nanos::SECOND.0),
-                        "'{}': write whole seconds, an hour at most, such as load-bin=10m",
-                        setting.part
-                    );
-                }
-                "share-first" => made.shares_first = setting.is_on()?,
-                "score" => made.score = whole()?,
-                "least-gain" => {
-                    made.least_gain = setting
-                        .number(|gain| gain >= 1.0)
-                        .context("write 1, for taking turns without loss, or more, such as least-gain=1.1")?;
-                }
-                "pick" => made.pick = setting.word(&[("best", Pick::Best), ("first", Pick::First)])?,
-                "bound" => made.bound = if setting.value == "never" { None } else { Some(setting.time()?) },
-                "backfill" => {
-                    made.backfill = setting.word(&[
-                        ("on", Backfill::Always),
-                        ("sharing", Backfill::WhileSharing),
-                        ("off", Backfill::Never),
-                    ])?;
-                }
-                "partner-recovery" => made.recovers_partners = setting.is_on()?,
-                _ => bail!("there is no setting '{}'", setting.key),
-            }
+impl Settings {
+    pub(super) fn read(values: &Values) -> Settings {
+        let estimators = [("additive", Estimator::Additive), ("rolling", Estimator::Rolling)];
+        let sharing = [("auto", Sharing::ByLoad), ("on", Sharing::Always), ("off", Sharing::Never)];
+        let backfill =
+            [("on", Backfill::Always), ("sharing", Backfill::WhileSharing), ("off", Backfill::Never)];
+        Settings {
+            estimates: values.word("estimates", &estimators),
+            profile: values.time("profile"),
+            profile_devices: values.number("profile-devices") as u32,
+            keeps_profiled_work: values.is_on("profile-checkpoint"),
+            is_profiling_free: values.is_on("free-profiling"),
+            sharing: values.word("sharing", &sharing),
+            busy: values.number("busy"),
+            bin: values.time("load-bin"),
+            shares_first: values.is_on("share-first"),
+            score: values.number("score") as u32,
+            least_gain: values.number("least-gain"),
+            pick: values.word("pick", &[("best", Pick::Best), ("first", Pick::First)]),
+            bound: values.time_or_none("bound"),
+            backfill: values.word("backfill", &backfill),
+            recovers_partners: values.is_on("partner-recovery"),
         }
-        Ok(made)
     }
 }

@@ -46,15 +46,34 @@ use engine::{
 };
 use schema::units::Nanos;
 
-pub(super) use self::settings::Settings;
-use self::{contender::Contender, explain::Told, floor::Floor, guests::Guests};
-use crate::kit::{
-    elastic::{Available, Curves, Point, Roster, Standing, Target, pursue},
-    jobs_named,
-    moves::Moves,
+use self::{contender::Contender, explain::Told, floor::Floor, guests::Guests, settings::Settings};
+use crate::{
+    declaration::{Declaration, each},
+    kit::{
+        elastic::{Available, Curves, Point, Roster, Standing, Target, pursue},
+        jobs_named,
+        moves::Moves,
+    },
 };
 
-pub(super) struct Rubick {
+pub(super) const RUBICK: Declaration = Declaration {
+    name: "rubick",
+    source: "arXiv 2408.08586",
+    order: "guarantees, then steepest curves",
+    misfit: "is passed",
+    preemption: "reconfigures and stops jobs where it pays",
+    packing: "no",
+    needs: "times of steps under all plans, costs of restarts",
+    resizes: true,
+    example: "rubick:risk=0.9:restarts=5%",
+    settings: settings::SETTINGS,
+    build: |values| {
+        let settings = Settings::read(values);
+        each(move || Rubick::new(settings.clone()))
+    },
+};
+
+struct Rubick {
     settings: Settings,
     roster: Roster,
     curves: Curves,

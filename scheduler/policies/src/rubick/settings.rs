@@ -1,12 +1,16 @@
 //! The settings of Rubick, as they follow its name: `rubick:risk=0.9:restarts=5%`.
 
-use anyhow::{Context as _, bail, ensure};
+use std::ops::Bound::{Excluded, Included, Unbounded};
+
 use schema::units::Nanos;
 
-use crate::kit::{elastic::Freedom, settings};
+use crate::kit::{
+    elastic::Freedom,
+    settings::{Kind, Setting, Values},
+};
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Settings {
+pub(super) struct Settings {
     /// The longest interval between rounds.
     pub(super) every: Nanos,
     pub(super) freedom: Freedom,
@@ -26,69 +30,100 @@ pub(crate) struct Settings {
     pub(super) packs: bool,
 }
 
+pub(super) const SETTINGS: &[Setting] = &[
+    Setting::new(
+        "every",
+        Kind::TIME,
+        "60s",
+        "the longest time between two rounds; a round also begins whenever a job arrives, ends or has settled",
+    ),
+    Setting::new(
+        "only",
+        Kind::Words(&["both", "plans", "resources", "nothing"]),
+        "both",
+        "what the policy may choose: plans, on the devices that a job asks for; resources, by another degree of data parallelism \
+         of its plan; both or nothing",
+    ),
+    Setting::new(
+        "risk",
+        Kind::number("Q", Excluded(0.0), Excluded(1.0)),
+        "0.5",
+        "the quantile of the predicted times by which the policy decides; 0.9 is careful where predictions have wide intervals",
+    ),
+    Setting::new(
+        "restarts",
+        Kind::Percent,
+        "3%",
+        "the share of the time since its first start that a job may lose by restarts, except for the guarantee and the start of \
+         another job",
+    ),
+    Setting::new(
+        "pack",
+        Kind::ON_OFF,
+        "off",
+        "whether waiting best-effort jobs are started beside jobs on the same number of devices, if the tables know both together \
+         and the gain is sure, as for packing-fifo; the other job keeps its guarantee",
+    ),
+    Setting::new(
+        "slack",
+        Kind::number("FACTOR", Included(1.0), Unbounded),
+        "1",
+        "how many times slower than its guarantee a job may run; 1.5 in the artifact",
+    )
+    .such_as("1.5"),
+    Setting::new(
+        "most-restarts",
+        Kind::whole("N", 0.0, 1e9),
+        "any",
+        "the largest number of restarts of a job; 5 in the artifact",
+    )
+    .or("any")
+    .such_as("5"),
+    Setting::new(
+        "shield",
+        Kind::TIME,
+        "never",
+        "the time from its arrival after which a job is not reconfigured; 200000s in the artifact",
+    )
+    .or("never")
+    .such_as("200000s"),
+    Setting::new(
+        "bound",
+        Kind::TIME,
+        "10m",
+        "the wait after which nodes are kept for a guaranteed job; with never, jobs that need fewer devices may pass it for ever",
+    )
+    .or("never"),
+    Setting::new(
+        "reclaim",
+        Kind::ON_OFF,
+        "on",
+        "with off, no device is taken from one job for the gain or the start of another, as in the artifact, where a defect \
+         prevents it",
+    ),
+];
+
 impl Settings {
-    pub(crate) const USAGE: &str = "[:every=TIME][:only=plans|resources|nothing][:risk=Q][:restarts=PERCENT][:pack=on][:slack=F][:most-restarts=N][:shield=TIME][:bound=TIME|never][:reclaim=off]";
-
-    const BOUND: Nanos = Nanos(600 * Nanos::SECOND.0);
-
-    /// Parses the settings that follow the name.
-    pub(crate) fn parse(text: &str) -> anyhow::Result<Settings> {
-        let mut made = Settings {
-            every: Nanos(60 * Nanos::SECOND.0),
-            freedom: Freedom::ALL,
-            restarts: 0.03,
-            slack: 1.0,
-            most_restarts: None,
-            shield: None,
-            bound: Some(Settings::BOUND),
-            reclaims: true,
-            packs: false,
-        };
-        for setting in settings::split(text)? {
-            let settings::Setting { part, key, value } = setting;
-            match key {
-                "every" => made.every = setting.time()?,
-                "only" => {
-                    let (plans, resources) = match value {
-                        "plans" => (true, false),
-                        "resources" => (false, true),
-                        "nothing" => (false, false),
-                        _ => bail!("'{part}': write only=plans, only=resources or only=nothing"),
-                    };
-                    made.freedom = Freedom { plans, resources, ..made.freedom };
-                }
-                "risk" => {
-                    made.freedom.quantile = setting
-                        .number(|q| 0.0 < q && q < 1.0)
-                        .context("write a quantile between 0 and 1, such as risk=0.9")?;
-                }
-                "restarts" => {
-                    let percent =
-                        settings::Setting { value: value.strip_suffix('%').unwrap_or(value), ..setting };
-                    let percent = percent.number(|percent| percent >= 0.0);
-                    made.restarts = percent.context("write a percentage, such as restarts=3%")? / 100.0;
-                }
-                "slack" => {
-                    made.slack =
-                        setting.number(|slack| slack >= 1.0).context("write 1 or more, such as slack=1.5")?;
-                }
-                "most-restarts" => {
-                    let most = value.parse().with_context(|| format!("'{part}': write a whole number"))?;
-                    made.most_restarts = Some(most);
-                }
-                "bound" => made.bound = if value == "never" { None } else { Some(setting.time()?) },
-                "shield" => made.shield = Some(setting.time()?),
-                "pack" => {
-                    ensure!(value == "on", "'{part}': write pack=on, or leave it out");
-                    made.packs = true;
-                }
-                "reclaim" => {
-                    ensure!(value == "off", "'{part}': write reclaim=off, or leave it out");
-                    made.reclaims = false;
-                }
-                _ => bail!("there is no setting '{key}'"),
-            }
+    pub(super) fn read(values: &Values) -> Settings {
+        let (plans, resources) = values.word(
+            "only",
+            &[
+                ("both", (true, true)),
+                ("plans", (true, false)),
+                ("resources", (false, true)),
+                ("nothing", (false, false)),
+            ],
+        );
+        Settings {
+            every: values.time("every"),
+            freedom: Freedom { plans, resources, quantile: values.number("risk") },
+            restarts: values.number("restarts"),
+            slack: values.number("slack"),
+            most_restarts: values.number_or_none("most-restarts").map(|most| most as u32),
+            shield: values.time_or_none("shield"),
+            bound: values.time_or_none("bound"),
+            reclaims: values.is_on("reclaim"),
+            packs: values.is_on("pack"),
         }
-        Ok(made)
     }
 }

@@ -19,4 +19,4 @@ pub(crate) use candidates::{Candidate, Configuration, Elastic, Types, restart_fa
 pub(crate) use curve::{Curve, Curves, Freedom, Level, Point, WORTH};
 pub(crate) use pursue::{Target, pursue};
 pub(crate) use roster::{Roster, Standing, on_nodes, restart_s, steps_left};
-pub(crate) use rounds::{Rounds, Settings};
+pub(crate) use rounds::Rounds;

@@ -1,6 +1,5 @@
 //! Decisions at fixed times.
 
-use anyhow::{Context as _, bail, ensure};
 use engine::view::View;
 use schema::units::Nanos;
 
@@ -35,37 +34,5 @@ impl Rounds {
             self.due = None;
         }
         self.due
-    }
-}
-
-/// The settings `[:every=TIME][:NAME=NUMBER..]` of a policy that decides in rounds.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Settings<const N: usize> {
-    /// The time between two rounds.
-    pub(crate) every: Nanos,
-    pub(crate) numbers: [f64; N],
-}
-
-impl<const N: usize> Settings<N> {
-    const EVERY: Nanos = Nanos(60 * Nanos::SECOND.0);
-    const LEAST: Nanos = Nanos(Nanos::SECOND.0 / 10);
-
-    /// Parses the settings. `numbers` has the names of numbers, each with its default.
-    pub(crate) fn parse(text: &str, numbers: [(&str, f64); N]) -> anyhow::Result<Settings<N>> {
-        let mut settings = Settings { every: Settings::<N>::EVERY, numbers: numbers.map(|(_, value)| value) };
-        for part in text.split(':').filter(|_| !text.is_empty()) {
-            let (name, value) = part.split_once('=').unwrap_or((part, ""));
-            if let Some(place) = numbers.iter().position(|(known, _)| *known == name) {
-                let value = value.parse().ok().filter(|value: &f64| value.is_finite());
-                settings.numbers[place] = value.with_context(|| format!("{name} needs a number"))?;
-            } else if name == "every" {
-                let time = humantime::parse_duration(value);
-                settings.every = time.context("every needs a time, such as every=60s")?.into();
-                ensure!(settings.every >= Settings::<N>::LEAST, "every needs at least 100ms");
-            } else {
-                bail!("'{part}' is no setting");
-            }
-        }
-        Ok(settings)
     }
 }

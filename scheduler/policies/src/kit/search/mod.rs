@@ -24,10 +24,10 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-pub(crate) use self::rule::Rule;
+pub(crate) use self::rule::{ETA, KEEP, RUNG, Rule, SEARCH, TARGET};
 use self::{
     halving::Halving,
-    rule::{Kind, Target},
+    rule::{Mode, Target},
 };
 
 /// How a policy treats a job.
@@ -90,7 +90,7 @@ impl Searches {
     /// Takes note of what has changed. Returns the members to end now, each with the reason. A member is returned again if its end
     /// was refused.
     pub(crate) fn refresh(&mut self, view: &View<'_>) -> Vec<(JobId, String)> {
-        if self.rule.kind == Kind::Off {
+        if self.rule.mode == Mode::Off {
             return Vec::new();
         }
         let mut changed = BTreeSet::new();

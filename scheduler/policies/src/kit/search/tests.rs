@@ -17,7 +17,7 @@ use record::{manifest::AlikeNodes, rows::Status};
 use schema::units::Nanos;
 
 use super::*;
-use crate::kit::{settings, start};
+use crate::kit::{settings::Values, start};
 
 const SECOND: Nanos = Nanos::SECOND;
 
@@ -64,10 +64,7 @@ impl Throughput for OfTrace {
 }
 
 fn rule(text: &str) -> Rule {
-    let mut rule = Rule::default();
-    settings::split(text).unwrap().iter().for_each(|setting| assert!(rule.set(setting).unwrap()));
-    rule.check().unwrap();
-    rule
+    Rule::read(&Values::parse(&[SEARCH, ETA, RUNG, KEEP, TARGET], text).unwrap()).unwrap()
 }
 
 /// Starts the jobs that are not held in order of arrival, and stops those that are.
