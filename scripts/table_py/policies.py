@@ -1,6 +1,6 @@
 """The policies of `sched`, and why some of them are not asked on a trace."""
 
-import re
+import json
 import subprocess
 
 # What a policy needs of a trace to decide otherwise than a simpler one does. Policies that are not named here need nothing.
@@ -28,27 +28,10 @@ REASONS = {
 BY_REPORTS = {"antman", "gandiva", "lucid"}
 
 
-def listed(help_text: str) -> list:
-    """The names of policies in the help of `sched sim`, without their settings, in its order."""
-    found = re.search(r"--policy <POLICY,\.\.>\s+.*?own:\s+(.*?)\n\s*\n", help_text, re.DOTALL)
-    if not found:
-        raise SystemExit("policy-table: the help of `sched sim` names no policies")
-    # Lines are broken after commas and spaces, and inside of a long list of settings.
-    spelled = re.sub(r"\s+", "", found.group(1))
-    depth, names, name = 0, [], ""
-    for sign in spelled + ",":
-        depth += {"[": 1, "]": -1}.get(sign, 0)
-        if sign == "," and depth == 0:
-            names.append(re.match(r"[a-z0-9-]+", name).group())
-            name = ""
-        else:
-            name += sign
-    return names
-
-
 def of_program(sched: str) -> list:
-    said = subprocess.run([sched, "sim", "--help"], check=True, capture_output=True, text=True)
-    return listed(said.stdout)
+    """The names of all policies, in the order of the program."""
+    said = subprocess.run([sched, "policies", "--json"], check=True, capture_output=True, text=True)
+    return [row["name"] for row in json.loads(said.stdout)]
 
 
 def kind(policy: str) -> str:

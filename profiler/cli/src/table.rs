@@ -1,6 +1,6 @@
 //! Tables for people. Programs read the files of a run, or `--json`.
 
-use comfy_table::{Cell, presets};
+use comfy_table::{Cell, ContentArrangement, presets};
 pub use comfy_table::{CellAlignment, Table};
 use rig::output;
 
@@ -11,6 +11,19 @@ pub fn new(header: &[&str]) -> Table {
     table.set_header(header.iter().map(Cell::new));
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+/// The number of columns of the terminal for which tables of sentences are made.
+const COLUMNS: u16 = 80;
+
+/// A table of left-aligned sentences, which are broken so that a line has at most 80 columns.
+pub fn of_sentences(header: &[&str]) -> Table {
+    let mut table = new(header);
+    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(COLUMNS);
+    for column in table.column_iter_mut() {
+        column.set_cell_alignment(CellAlignment::Left);
     }
     table
 }

@@ -8,6 +8,7 @@ mod fidelity;
 mod fit;
 mod forward;
 mod plan;
+mod policies;
 mod predict;
 mod replay;
 mod rules;
@@ -29,6 +30,7 @@ use indicatif::{ProgressBar, ProgressFinish};
 use record::{manifest::Manifest, run_dir::RunDir};
 use rig::{Exit, interrupt, limits};
 
+use self::policies::PolicyNames;
 use crate::{
     online::{self, RunInputs},
     policy,
@@ -62,6 +64,7 @@ enum Command {
     Fit(fit::Args),
     Predict(predict::Args),
     Plan(plan::Args),
+    Policies(policies::Args),
     /// Print completions for a shell.
     ///
     /// Example: `sched completions bash > ~/.local/share/bash-completion/completions/sched`
@@ -91,15 +94,11 @@ pub fn main() -> ExitCode {
         Command::Fit(args) => fit::run(&args),
         Command::Predict(args) => predict::run(&args),
         Command::Plan(args) => plan::run(&args),
+        Command::Policies(args) => policies::run(&args),
         Command::Completions(completions) => completions.run(Cli::command()),
         Command::Man(man) => man.run(Cli::command()),
     };
     Exit::after(outcome)
-}
-
-/// The help of `--policy`: `this`, and the names of all policies.
-fn policies(this: &str) -> String {
-    format!("{this}: {}", policy::names().collect::<Vec<_>>().join(", "))
 }
 
 /// Checks that the trace has jobs.

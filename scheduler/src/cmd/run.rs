@@ -33,7 +33,7 @@ use rig::{Exit, interrupt::Interrupt, output};
 use schema::{catalog::Catalog, device::Device, footprint::Footprints, sharing::Sharing, units::Nanos};
 use testbed::process::HostCores;
 
-use super::{above_zero, busy, forward::ForwardOptions, policies, rules::Rules, some_jobs};
+use super::{PolicyNames, above_zero, busy, forward::ForwardOptions, policies, rules::Rules, some_jobs};
 use crate::{
     inputs::{self, Purpose},
     legal_plans,
@@ -63,7 +63,8 @@ pub(super) struct Args {
     /// The trace: jobs and their arrivals in a CSV file, as `sched trace` writes it.
     #[arg(value_name = "TRACE", required_unless_present = "resume")]
     trace: Option<PathBuf>,
-    #[arg(long, value_name = "POLICY", required_unless_present = "resume", help = policies("The policy"))]
+    #[arg(long, value_name = "POLICY", required_unless_present = "resume", help = policies::help("The policy"))]
+    #[arg(value_parser = PolicyNames, hide_possible_values = true)]
     policy: Option<String>,
     #[command(flatten)]
     run: RunOptions,

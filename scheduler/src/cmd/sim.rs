@@ -35,7 +35,7 @@ use rig::{Exit, output, sampler::SamplerCost};
 use schema::{catalog::Catalog, device::Device, units::Nanos};
 
 use self::{nodes::Nodes, progress::Progress};
-use super::{above_zero, rules::Rules, some_jobs};
+use super::{PolicyNames, above_zero, rules::Rules, some_jobs};
 use crate::{
     decisions::Decisions,
     inputs,
@@ -80,9 +80,10 @@ const MOST_JOBS_OF_A_JOURNAL: usize = 100_000;
 pub(super) struct Args {
     /// The trace: jobs and their arrivals in a CSV file, as `sched trace` writes it.
     trace: PathBuf,
-    #[arg(long, value_name = "POLICY,..", required = true, help = super::policies(
+    #[arg(long, value_name = "POLICY,..", required = true, help = super::policies::help(
         "The policies, separated by commas; a policy that is a program needs a --policy of its own"
     ))]
+    #[arg(value_parser = PolicyNames, hide_possible_values = true)]
     policy: Vec<String>,
     /// Nodes of the cluster, as NODESxDEVICES[:TYPE], or a file that describes them [default TYPE: the only type in the tables, or
     /// GPU without tables].

@@ -17,7 +17,7 @@ fn examples_work_as_printed() {
     let door = crate::door();
     door.write("cluster.toml", "[[nodes]]\ncount = 2\ndevices = 4\n");
     let mut done = 0;
-    for command in ["trace make", "sim", "replay", "fidelity"] {
+    for command in ["trace make", "policies", "sim", "replay", "fidelity"] {
         let examples = examples(&door, command);
         let wants = |example: &str| {
             ["--table", "--truth", "--again", "philly"].iter().any(|word| example.contains(word))
@@ -27,5 +27,8 @@ fn examples_work_as_printed() {
             done += 1;
         }
     }
-    assert_eq!(done, 11, "one of each, two more of sim, four more of make, and one more of fidelity");
+    assert_eq!(
+        done, 13,
+        "one of each, two more of sim, four more of make, and one more of policies and fidelity"
+    );
 }

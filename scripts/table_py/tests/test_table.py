@@ -17,15 +17,6 @@ import traces  # noqa: E402
 from waiting import LONG_S  # noqa: E402
 
 REFERENCE = PACKAGE.parents[2] / "shared" / "reference"
-HELP = """Options:
-      --policy <POLICY,..>
-          The policies, separated by commas; a policy that is a program needs a --policy of its own:
-          fifo, fifo-backfill, tiresias[:THRESHOLD[/THRESHOLD..]][:promote=FACTOR], sia[:every=TIME][:p=NUMBER],
-          lucid[:estimates=additive|rolling][:profile=TIME][:sharing=auto|on|off],
-          exec:COMMAND
-
-      --cluster <NODES,..|FILE.toml>
-"""
 SECOND = 10**9
 
 
@@ -34,10 +25,13 @@ def totals(mean_s: int, **more) -> dict:
 
 
 class Policies(unittest.TestCase):
-    def test_policies_are_those_of_the_help(self):
-        self.assertEqual(policies.listed(HELP), ["fifo", "fifo-backfill", "tiresias", "sia", "lucid", "exec"])
-        with self.assertRaises(SystemExit):
-            policies.listed("Options:\n")
+    def test_policies_are_those_of_the_program(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program = Path(folder) / "sched"
+            rows = json.dumps([{"name": "fifo", "usage": "fifo"}, {"name": "exec", "usage": "exec:COMMAND"}])
+            program.write_text(f"#!/bin/sh\n[ \"$*\" = 'policies --json' ] && echo '{rows}'\n")
+            program.chmod(0o755)
+            self.assertEqual(policies.of_program(str(program)), ["fifo", "exec"])
 
     def test_a_policy_is_refused_where_it_has_nothing_to_decide_by(self):
         self.assertEqual(policies.refusal("sia:every=5s", set()), "no job of this trace is elastic")
