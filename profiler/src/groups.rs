@@ -8,7 +8,10 @@ use jobs::{
     workload_lookup,
 };
 use record::{group::Group, manifest::Cell};
-use schema::{catalog::Catalog, device::Device, job::Job, sharing::Sharing, units::HumanBytes};
+use schema::{
+    catalog::Catalog, device::Device, job::Job, sharing::Sharing, surroundings::Surroundings,
+    units::HumanBytes,
+};
 
 /// Which jobs run together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +28,7 @@ pub enum Company {
 pub struct GroupRequest<'a> {
     pub jobs: &'a [Job],
     pub commands: &'a [CommandLine],
+    pub surroundings: &'a Surroundings,
     pub company: Company,
     /// Whether each member has separate devices, the next ones of the pool.
     pub apart: bool,
@@ -60,7 +64,7 @@ pub fn of(
         members.extend(add(&mut cells, of_job(catalog, job, request.pool, estimates)?));
     }
     for CommandLine(argv) in request.commands {
-        members.extend(add(&mut cells, vec![cells::command(argv, &request.pool[0])?]));
+        members.extend(add(&mut cells, vec![cells::command(argv, &request.pool[0], request.surroundings)?]));
     }
     let companies: Vec<Vec<usize>> = match &request.company {
         Company::All => vec![members],
@@ -83,7 +87,7 @@ pub fn of(
         }
     };
     let (cells, companies) = if request.apart {
-        apart(catalog, &cells, &companies, request.pool, estimates)?
+        apart(catalog, &cells, &companies, request, estimates)?
     } else {
         (cells, companies)
     };
@@ -111,9 +115,10 @@ fn apart(
     catalog: &Catalog,
     cells: &[Cell],
     companies: &[Vec<usize>],
-    pool: &[Device],
+    request: &GroupRequest,
     estimates: &mut Estimates,
 ) -> anyhow::Result<(Vec<Cell>, Vec<Vec<usize>>)> {
+    let pool = request.pool;
     let mut placed = Vec::new();
     let mut moved = Vec::new();
     for company in companies {
@@ -130,7 +135,7 @@ fn apart(
             };
             free = rest;
             let on_devices = match &cell.command {
-                Some(argv) => vec![cells::command(argv, &devices[0])?],
+                Some(argv) => vec![cells::command(argv, &devices[0], request.surroundings)?],
                 None => of_job(catalog, &job(cell), devices, estimates)?,
             };
             members.extend(add(&mut placed, on_devices));
@@ -222,7 +227,10 @@ mod tests {
         let jobs: Vec<Job> = jobs.iter().map(|job| job.parse().expect("a job")).collect();
         let modes: Vec<Sharing> = modes.iter().map(|mode| mode.parse().expect("a mode")).collect();
         let pool = [Device::Cpu(vec![0]), Device::Cpu(vec![1])];
-        let request = GroupRequest { jobs: &jobs, commands: &[], company, apart, modes: &modes, pool: &pool };
+        let surroundings = &Surroundings::default();
+        let modes = &modes;
+        let request =
+            GroupRequest { jobs: &jobs, commands: &[], surroundings, company, apart, modes, pool: &pool };
         of(&Catalog::embedded(), &request, &mut Estimates::new(&Settings::default(), 1))
     }
 

@@ -5,7 +5,7 @@ use cli::agree::{self, Consent};
 use jobs::{
     folder, machine,
     run::{self, Observed},
-    software,
+    software, surroundings,
 };
 use record::{manifest::Manifest, rows::ErrorKind, run_dir::RunDir};
 use rig::{Exit, Rig, interrupt::Interrupt, output, programs, sampler::SamplerCost};
@@ -41,6 +41,7 @@ pub fn can_go_on(run: &RunDir, manifest: &Manifest, command: &str) -> anyhow::Re
     software::is_measured_by_the_same(run, manifest)?;
     folder::is_that_of_the_beginning(run, manifest)?;
     run::check_input(manifest.settings.input.as_deref())?;
+    surroundings::check_cwd(manifest.settings.surroundings.as_ref())?;
     run::check_data(manifest.settings.data.as_deref())
 }
 

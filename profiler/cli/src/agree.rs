@@ -9,6 +9,7 @@ use std::{
 use anyhow::{bail, ensure};
 use record::manifest::Manifest;
 use rig::output;
+use schema::surroundings::Surroundings;
 
 /// The programs that the user agrees to start. A function that starts a program of a file takes this value, so that no caller can forget
 /// to ask.
@@ -114,7 +115,16 @@ fn ask(question: &str, refusal: impl FnOnce() -> String) -> anyhow::Result<()> {
 
 /// The user's programs that the cells of a run start, in readable form.
 pub fn programs_of(manifest: &Manifest) -> impl Iterator<Item = String> {
-    manifest.cells.iter().filter_map(|cell| Some(cell.command.as_ref()?.join(" ")))
+    let surroundings = described(manifest.settings.surroundings.as_ref());
+    manifest.cells.iter().filter_map(move |cell| Some(cell.command.as_ref()?.join(" ") + &surroundings))
+}
+
+/// The folder and the variables that programs are given, which can change what they do.
+fn described(surroundings: Option<&Surroundings>) -> String {
+    let Some(Surroundings { cwd, environment }) = surroundings else { return String::new() };
+    let folder = cwd.iter().map(|cwd| format!("in {cwd}"));
+    let variables = environment.iter().map(|(name, value)| format!("with {name}={value}"));
+    folder.chain(variables).map(|words| format!(", {words}")).collect()
 }
 
 #[cfg(test)]

@@ -4,18 +4,19 @@ use std::{collections::BTreeSet, path::Path, str::FromStr};
 
 use anyhow::{Context as _, bail, ensure};
 use record::manifest::Cell;
-use rig::{StepPattern, programs};
+use rig::StepPattern;
 use schema::{
     catalog::{Catalog, Workload},
     device::Device,
     job::{Job, command_name},
     plan::Plan,
     sharing::Sharing,
+    surroundings::Surroundings,
 };
 
 use crate::{
     plans::{self, Effort, Estimates, Judgement},
-    pool, workload_lookup,
+    pool, surroundings, workload_lookup,
 };
 
 /// The axes of a grid. An empty list means the job's own value, or the workload's default.
@@ -124,7 +125,7 @@ impl FromStr for CommandLine {
     fn from_str(text: &str) -> Result<CommandLine, String> {
         let argv = shlex::split(text).ok_or("a quote is not closed, or a backslash is at the end")?;
         let first = argv.first().ok_or("expected a program")?;
-        if let Some((variable, _)) = first.split_once('=').filter(|(name, _)| is_variable(name)) {
+        if let Some((variable, _)) = first.split_once('=').filter(|(name, _)| surroundings::is_name(name)) {
             return Err(format!("no shell runs this command, so {variable} is not set; write env {text}"));
         }
         let is_of_shell = |word: &&String| first == "cd" || OF_SHELL.contains(&word.as_str());
@@ -141,11 +142,6 @@ impl FromStr for CommandLine {
 /// Words that have a meaning only to a shell, if they are words of their own.
 const OF_SHELL: [&str; 11] = ["&&", "||", "|", ";", "&", ">", ">>", "<", "2>", "2>&1", "&>"];
 
-fn is_variable(name: &str) -> bool {
-    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    !name.is_empty() && name.chars().all(is_word) && !name.starts_with(|c: char| c.is_ascii_digit())
-}
-
 /// A program with its arguments in the form that [`CommandLine`] reads.
 pub fn command_line(argv: &[String]) -> String {
     // Only a zero byte cannot be quoted, and no program can be started with one.
@@ -160,10 +156,10 @@ pub fn steps_regex(text: &str) -> Result<String, String> {
     StepPattern::parse(text).map(|_| text.to_owned())
 }
 
-/// The only cell of a program of the user's.
-pub fn command(argv: &[String], device: &Device) -> anyhow::Result<Cell> {
+/// The only cell of a program of the user's, which runs in these surroundings. Its name follows from its words as typed.
+pub fn command(argv: &[String], device: &Device, surroundings: &Surroundings) -> anyhow::Result<Cell> {
     let program = argv.first().context("expected a program after --")?;
-    ensure!(programs::is_there(program), "{}", not_there(program));
+    ensure!(surroundings::has_program(surroundings, program), "{}", not_there(program, surroundings));
     let name = command_name(argv);
     Ok(Cell {
         name: format!("{name}@on={device}"),
@@ -181,8 +177,9 @@ pub fn command(argv: &[String], device: &Device) -> anyhow::Result<Cell> {
 }
 
 /// Returns why a program cannot be started. It names the current folder, which is not on the PATH.
-fn not_there(program: &str) -> String {
-    match (program.contains('/'), Path::new(program).is_file()) {
+fn not_there(program: &str, surroundings: &Surroundings) -> String {
+    let folder = surroundings::folder_of_words(Some(surroundings)).unwrap_or(Path::new(""));
+    match (program.contains('/'), folder.join(program).is_file()) {
         (false, true) => {
             format!(
                 "there is no program '{program}' on the PATH; to run the file in this folder, write ./{program}"
@@ -191,7 +188,10 @@ fn not_there(program: &str) -> String {
         (true, true) => format!(
             "the file '{program}' is not executable; run `chmod +x {program}` first, or name its interpreter before it"
         ),
-        (_, false) => format!("there is no program '{program}'; check its name and the PATH"),
+        (_, false) => match &surroundings.cwd {
+            Some(cwd) => format!("there is no program '{program}' in {cwd}; check its name and the PATH"),
+            None => format!("there is no program '{program}'; check its name and the PATH"),
+        },
     }
 }
 
@@ -309,9 +309,10 @@ mod tests {
     #[test]
     fn a_command_is_named_after_its_program() {
         let argv = |args: &[&str]| args.iter().map(|arg| arg.to_string()).collect::<Vec<_>>();
-        let cell = command(&argv(&["/usr/bin/python3", "train.py"]), &Device::Cpu(vec![0])).expect("a cell");
+        let (device, none) = (Device::Cpu(vec![0]), Surroundings::default());
+        let cell = command(&argv(&["/usr/bin/python3", "train.py"]), &device, &none).expect("a cell");
         assert!(cell.job.starts_with("cmd-python3-") && cell.job.len() == 18, "{}", cell.job);
-        let other = command(&argv(&["/usr/bin/python3", "other.py"]), &Device::Cpu(vec![0])).expect("a cell");
+        let other = command(&argv(&["/usr/bin/python3", "other.py"]), &device, &none).expect("a cell");
         assert_ne!(cell.job, other.job);
     }
 

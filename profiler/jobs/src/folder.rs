@@ -10,12 +10,21 @@ use record::{
     run_dir::RunDir,
 };
 
+use crate::surroundings;
+
 /// The current folder, for a run with these settings and cells that begins at `started_utc`. `None` if the run takes nothing from it.
 pub(crate) fn of_run(started_utc: &str, settings: &Settings, cells: &[Cell]) -> Option<Folder> {
     let commands = || cells.iter().filter_map(|cell| cell.command.as_deref());
     let is_relative = |path: &PathBuf| path.is_relative();
     let takes_files = settings.data.iter().chain(&settings.catalogs).any(is_relative);
-    if takes_files || commands().next().is_some() { Folder::current(started_utc, commands()) } else { None }
+    if !takes_files && commands().next().is_none() {
+        return None;
+    }
+    match surroundings::folder_of_words(settings.surroundings.as_ref()) {
+        Some(folder) => Folder::current(started_utc, commands(), folder),
+        // The files that words name are made anew for each launch.
+        None => Folder::current(started_utc, std::iter::empty(), Path::new("")),
+    }
 }
 
 /// Checks that a run goes on in the folder in which it was begun, with the programs of then. Otherwise two programs, or two sets of

@@ -50,6 +50,7 @@ pub fn request(
         block,
         steps_regex: settings.steps_regex.clone().filter(|_| cell.command.is_some()),
         input: settings.input.clone().filter(|_| cell.command.is_some()),
+        surroundings: settings.surroundings.clone().filter(|_| cell.command.is_some()),
         sharing: cell.sharing.clone(),
         threads: settings.threads.unwrap_or_else(|| threads(&cell.devices)),
         threads_named: settings.threads.is_some(),

@@ -11,4 +11,5 @@ pub mod plans;
 pub mod pool;
 pub mod run;
 pub mod software;
+pub mod surroundings;
 pub mod workload_lookup;

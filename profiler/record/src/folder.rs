@@ -20,14 +20,18 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// The working folder of this process, for a run that began at `started_utc` and has these commands. `None` if the folder has
-    /// no path any more.
-    pub fn current<'a>(started_utc: &str, commands: impl Iterator<Item = &'a [String]>) -> Option<Folder> {
+    /// The working folder of this process, for a run that began at `started_utc` and has these commands, which run in the folder
+    /// `cwd`. `None` if the working folder has no path any more.
+    pub fn current<'a>(
+        started_utc: &str,
+        commands: impl Iterator<Item = &'a [String]>,
+        cwd: &Path,
+    ) -> Option<Folder> {
         let path = std::env::current_dir().ok()?;
         let mut hasher = blake3::Hasher::new();
         hasher.update(started_utc.as_bytes()).update(&[0]).update(path.as_os_str().as_encoded_bytes());
         let program = |argv: &[String]| {
-            argv.iter().find_map(|word| Some((word.clone(), file_digest(word, PROGRAM_BYTES)?)))
+            argv.iter().find_map(|word| Some((word.clone(), file_digest(&cwd.join(word), PROGRAM_BYTES)?)))
         };
         Some(Folder {
             blake3: hasher.finalize().to_hex().to_string(),
@@ -44,8 +48,7 @@ impl Folder {
 
 /// The digest of a file that a command names, from its length and its first bytes up to `limit`; `None` if it names none. A device or
 /// a pipe is not read.
-fn file_digest(word: &str, limit: u64) -> Option<String> {
-    let path = Path::new(word);
+fn file_digest(path: &Path, limit: u64) -> Option<String> {
     if !fs::metadata(path).ok()?.is_file() {
         return None;
     }
@@ -69,17 +72,16 @@ mod tests {
     fn a_program_is_known_by_its_content_and_a_long_file_by_its_beginning_and_its_length() {
         let dir = crate::folder_for_many_files();
         let path = dir.path().join("program");
-        let word = path.to_str().unwrap();
         let digest = |text: &str, bytes: u64| {
             fs::write(&path, text).unwrap();
             fs::File::options().write(true).open(&path).unwrap().set_len(bytes).unwrap();
-            file_digest(word, 8).unwrap()
+            file_digest(&path, 8).unwrap()
         };
         let one = digest("one", 3);
         assert_eq!((digest("one", 3), digest("two", 3) == one, digest("one", 4) == one), (one, false, false));
         assert_ne!(digest("one", 9), digest("one", 10));
-        for no_file in [dir.path().to_str().unwrap(), "/dev/null", "no such file"] {
-            assert_eq!(file_digest(no_file, 8), None, "{no_file}");
+        for no_file in [dir.path(), Path::new("/dev/null"), Path::new("no such file")] {
+            assert_eq!(file_digest(no_file, 8), None, "{no_file:?}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf, time::SystemTime};
 
-use schema::{device::Device, plan::Plan, sharing::Sharing, spec::Collectives};
+use schema::{device::Device, plan::Plan, sharing::Sharing, spec::Collectives, surroundings::Surroundings};
 use serde::{Deserialize, Serialize};
 
 use crate::{folder::Folder, group::Group, placement::Placement, suspension::Suspension};
@@ -288,6 +288,9 @@ pub struct Settings {
     /// Files of workloads besides the embedded ones.
     #[serde(default)]
     pub catalogs: Vec<PathBuf>,
+    /// Present if the run measures programs of the user's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub surroundings: Option<Surroundings>,
 }
 
 impl Default for Settings {
@@ -312,6 +315,7 @@ impl Default for Settings {
             memory_bytes: None,
             stressors: Vec::new(),
             catalogs: Vec::new(),
+            surroundings: None,
         }
     }
 }

@@ -151,6 +151,11 @@ impl RunDir {
         self.0.join("events").join(format!("{launch}.notes"))
     }
 
+    /// The folder that `{launch}` names, for what a user's program writes. It stays in the run, and no reader of a run opens it.
+    pub fn output_path(&self, launch: &str) -> PathBuf {
+        self.0.join("outputs").join(launch)
+    }
+
     /// The number of ranks with event files. For a command the files are the only evidence of its ranks.
     pub fn ranks(&self, spec: &LaunchSpec) -> u32 {
         match spec.program.speaks() {

@@ -36,8 +36,10 @@ pub fn measure(spec: &LaunchSpec, rank: u32) -> anyhow::Result<Answer> {
             rank.to_string().into(),
         ]
         .into(),
+        users_environment: Vec::new(),
         environment: environment(device, spec.threads)?,
         removed: removed_from_environment(),
+        cwd: None,
         device: device.clone(),
         stdin: Stdio::null(),
         link: None,

@@ -19,8 +19,10 @@ mod rank;
 mod remains;
 mod scraper;
 mod start;
+mod surroundings;
 mod tail;
 mod verdict;
+mod words;
 
 use std::{collections::VecDeque, fs, sync::Arc, time::Duration};
 
@@ -43,7 +45,10 @@ use tokio::{
 };
 
 pub(crate) use self::command::{environment, removed_from_environment};
-pub use self::{command::Programs, remains::remove_remains, scraper::StepPattern};
+pub use self::{
+    command::Programs, remains::remove_remains, scraper::StepPattern, surroundings::who_sets,
+    words::has_words,
+};
 use self::{
     life::Life,
     listener::{Fault, Listener},

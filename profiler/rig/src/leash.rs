@@ -96,8 +96,11 @@ const SLICE: &str = "--slice-ns";
 /// Follows it if a link is to be removed when the harness has ended first; its path follows.
 const LINK: &str = "--link";
 
-/// `leash [--cgroup DIRECTORY] [--slice-ns NS] [--link PATH] STDOUT DEVICE PROGRAM ARGUMENT...`: runs a program until it ends or
-/// the harness does.
+/// Follows it if the program runs in another folder than the harness; the folder follows.
+const CWD: &str = "--cwd";
+
+/// `leash [--cgroup DIRECTORY] [--slice-ns NS] [--link PATH] [--cwd FOLDER] STDOUT DEVICE PROGRAM ARGUMENT...`: runs a program until
+/// it ends or the harness does.
 ///
 /// File descriptors: 0 becomes the program's stdin, 1 is the socket to the harness, 2 becomes the
 /// program's stderr. `STDOUT` is the file for its stdout. `DEVICE` binds it to cores if it is a set of cores.
@@ -126,10 +129,14 @@ fn lead(arguments: &[OsString]) -> anyhow::Result<()> {
         [option, path, rest @ ..] if option == LINK => (Some(Path::new(path)), rest),
         _ => (None, arguments),
     };
+    let (cwd, arguments) = match arguments {
+        [option, folder, rest @ ..] if option == CWD => (Some(Path::new(folder)), rest),
+        _ => (None, arguments),
+    };
     let [stdout, device, program, arguments @ ..] = arguments else {
         anyhow::bail!(
-            "usage: leash [{CGROUP} DIRECTORY] [{SLICE} NS] [{LINK} PATH] STDOUT DEVICE PROGRAM ARGUMENT...; the harness starts \
-             this"
+            "usage: leash [{CGROUP} DIRECTORY] [{SLICE} NS] [{LINK} PATH] [{CWD} FOLDER] STDOUT DEVICE PROGRAM ARGUMENT...; the \
+             harness starts this"
         )
     };
     // A signal to all programs with the harness's name then spares the leashes, which clean up after it.
@@ -142,7 +149,7 @@ fn lead(arguments: &[OsString]) -> anyhow::Result<()> {
     let started = cgroup
         .map_or(Ok(()), join)
         .and_then(|()| slice.map_or(Ok(()), |ns| slices::take(Duration::from_nanos(ns))))
-        .and_then(|()| start(stdout.as_ref(), device, program, arguments));
+        .and_then(|()| start(stdout.as_ref(), device, cwd, (program, arguments)));
     let was_told = Arc::new(AtomicBool::new(false));
     let started = started.and_then(|child| {
         let program = Pid::from_child(&child);
@@ -190,7 +197,12 @@ fn join(cgroup: &Path) -> anyhow::Result<()> {
 }
 
 /// Starts the program, bound to its cores, in a process group of its own.
-fn start(stdout: &Path, device: &OsStr, program: &OsStr, arguments: &[OsString]) -> anyhow::Result<Child> {
+fn start(
+    stdout: &Path,
+    device: &OsStr,
+    cwd: Option<&Path>,
+    (program, arguments): (&OsStr, &[OsString]),
+) -> anyhow::Result<Child> {
     let stdout = File::options()
         .append(true)
         .create(true)
@@ -212,6 +224,10 @@ fn start(stdout: &Path, device: &OsStr, program: &OsStr, arguments: &[OsString])
         .stderr(Stdio::inherit())
         .env(MARK, getpid().as_raw_nonzero().to_string())
         .process_group(0);
+    if let Some(cwd) = cwd {
+        // A relative path of the program counts from this folder, too.
+        command.current_dir(cwd);
+    }
     die_with_us(&mut command);
     let child = command.spawn().with_context(|| format!("cannot start {}", Path::new(program).display()))?;
     // The end of its stdin is between the harness and the program.

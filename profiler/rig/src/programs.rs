@@ -42,8 +42,12 @@ pub fn is_there(name: &str) -> bool {
     if name.contains('/') {
         return can_be_started(name.as_ref());
     }
-    let folders = std::env::var_os("PATH").unwrap_or_default();
-    find_in(std::env::split_paths(&folders), name).is_some()
+    is_on(&std::env::var_os("PATH").unwrap_or_default(), name)
+}
+
+/// Whether a program with this name can be started from these folders, in the form of the variable `PATH`.
+pub fn is_on(folders: &OsStr, name: &str) -> bool {
+    find_in(std::env::split_paths(folders), name).is_some()
 }
 
 /// The path of the first program with this name in these folders that can be started.

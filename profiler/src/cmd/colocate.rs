@@ -130,7 +130,9 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
     }
     let modes = modes(args)?;
     let mut settings = args.measure.settings(&args.run, args.repeats, has_jobs);
+    settings.surroundings = args.measure.surroundings(&args.run, &pool, has_commands)?;
     settings.budget_s = args.resumable.budget.map(|budget| budget.as_secs_f64());
+    let surroundings = settings.surroundings.clone().unwrap_or_default();
     let mut estimates = Estimates::new(&settings, args.run.seed);
     let company = match (args.all_pairs, args.size, args.sensitivity) {
         (true, ..) => Company::Every(2),
@@ -145,6 +147,7 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
     let request = GroupRequest {
         jobs: &args.jobs,
         commands: &args.measure.cmd,
+        surroundings: &surroundings,
         company,
         apart: args.apart,
         modes: &modes,

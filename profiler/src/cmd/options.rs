@@ -10,9 +10,10 @@ use cli::{
 use jobs::{
     cells::{self, CommandLine},
     pool,
+    surroundings::{self, Variable},
 };
 use record::manifest::{Cell, Settings};
-use schema::{catalog::Catalog, device::Device, job::Job, spec::Collectives};
+use schema::{catalog::Catalog, device::Device, job::Job, spec::Collectives, surroundings::Surroundings};
 
 use crate::cores;
 
@@ -40,6 +41,20 @@ pub(super) struct MeasureOptions {
     /// A file that programs of your own read from stdin, each launch from its beginning. Without it, their stdin is empty.
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
+    /// The folder in which programs of your own run. Paths in their commands count from there.
+    ///
+    /// Paths of options count from the folder of this command. In COMMAND, --cwd and the values of --env, three words in braces
+    /// are filled in for each launch: {launch} is an empty folder in the run, for what the program writes; it stays. {repeat} is
+    /// the number of the repeat from 0, and {run} the directory of the run. {{launch}} is the text {launch}. All other braces
+    /// are the program's own.
+    #[arg(long, value_name = "DIR")]
+    cwd: Option<String>,
+    /// A variable of the environment of programs of your own, as KEY=VALUE. May be given several times.
+    ///
+    /// Programs inherit the other variables of this command. Modules that PYTHONPATH names come after the step hook. The run
+    /// records the value: keep a secret in a variable of your shell.
+    #[arg(long, value_name = "KEY=VALUE")]
+    env: Vec<Variable>,
     /// Steady time of each launch [default: 10; if only programs are measured, they run until they end].
     ///
     /// The time before the first step of a program is not measured: `single` waits for this step, up to --first-step-timeout.
@@ -118,7 +133,12 @@ impl MeasureOptions {
         if let Some(option) = option.filter(|_| !has_jobs) {
             bail!("{option} applies to jobs only, and none is named; remove it");
         }
-        let of_programs = [("--steps-regex", self.steps_regex.is_some()), ("--input", self.input.is_some())];
+        let of_programs = [
+            ("--steps-regex", self.steps_regex.is_some()),
+            ("--input", self.input.is_some()),
+            ("--cwd", self.cwd.is_some()),
+            ("--env", !self.env.is_empty()),
+        ];
         let option = of_programs.into_iter().find_map(|(name, is_given)| is_given.then_some(name));
         if let Some(option) = option.filter(|_| !has_commands) {
             bail!("{option} applies to programs only; name one with --cmd, or after -- in `profile single`");
@@ -141,6 +161,25 @@ impl MeasureOptions {
         let own = jobs.iter().filter_map(|job| job.device.as_ref());
         pool::check_memory(run.memory, pool.iter().chain(own))?;
         Ok((catalog, pool))
+    }
+
+    /// The surroundings of the programs of a run, which take the first device of the pool; `None` if it has no programs.
+    ///
+    /// # Errors
+    /// There is no such folder, or a variable cannot be chosen.
+    pub(super) fn surroundings(
+        &self,
+        run: &RunOptions,
+        pool: &[Device],
+        has_commands: bool,
+    ) -> anyhow::Result<Option<Surroundings>> {
+        if !has_commands {
+            return Ok(None);
+        }
+        let surroundings = surroundings::make(self.cwd.as_deref(), &self.env)?;
+        let sets = (run.threads.is_some(), self.steps_regex.is_some());
+        surroundings::check_variables(&surroundings, &pool[0], sets)?;
+        Ok(Some(surroundings))
     }
 
     /// The settings of a run. `repeats` is the number of launches of each cell at each of its places in a block.

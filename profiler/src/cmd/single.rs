@@ -51,6 +51,8 @@ const DEFAULT_BUDGET: Duration = Duration::from_secs(3600);
 ///
 /// Example: `profile single --seconds 10 --device cuda:0 -- python3 train.py --epochs 1`
 ///
+/// Example: `profile single --repeats 3 --cwd project --env SEED={repeat} -- python3 train.py --out {launch}/results`
+///
 /// Example: `profile single lstm --cmd "python3 train.py" --cmd "python3 train.py --amp" --steps 200`
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -163,6 +165,7 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
         ci_percent: args.ci,
         budget_s: budget.map(|budget| budget.as_secs_f64()),
         first_step_timeout_s: args.first_step_timeout.map(|time| time.as_secs_f64()),
+        surroundings: args.measure.surroundings(&args.run, &pool, has_commands)?,
         ..args.measure.settings(&args.run, args.repeats, has_jobs)
     };
     if args.first_step_timeout.is_some() {
@@ -170,8 +173,9 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
     }
     let mut estimates = Estimates::new(&settings, args.run.seed);
     let mut cells = cells::alone(&catalog, &jobs, &axes(args)?, &pool, Some(&mut estimates))?;
+    let surroundings = settings.surroundings.clone().unwrap_or_default();
     for argv in args.commands() {
-        cells.push(cells::command(argv, &pool[0])?);
+        cells.push(cells::command(argv, &pool[0], &surroundings)?);
     }
     cells::distinct(&cells)?;
     if let [only] = &cells[..]

@@ -3,6 +3,7 @@
 mod bursts;
 mod endings;
 mod first_step;
+mod place_of_its_own;
 mod protocol;
 mod pytorch;
 mod shown;

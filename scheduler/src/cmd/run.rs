@@ -30,7 +30,10 @@ use record::{
     run_dir::RunDir,
 };
 use rig::{Exit, interrupt::Interrupt, output};
-use schema::{catalog::Catalog, device::Device, footprint::Footprints, sharing::Sharing, units::Nanos};
+use schema::{
+    catalog::Catalog, device::Device, footprint::Footprints, sharing::Sharing, surroundings::Surroundings,
+    units::Nanos,
+};
 use testbed::process::HostCores;
 
 use super::{PolicyNames, above_zero, busy, forward::ForwardOptions, policies, rules::Rules, some_jobs};
@@ -229,9 +232,15 @@ fn cell(
             (workload, global_batch.context("the catalog has a batch")?)
         }
         Payload::Command(argv) => {
+            if argv.iter().any(|word| rig::has_words(word)) {
+                bail!(
+                    "job '{}': only `profile` fills in {{launch}}, {{repeat}} and {{run}} in a command; write paths in place of them",
+                    asked.name
+                );
+            }
             let takes_one = "a command is started as one process, and this one asks for more devices";
             let unsupported = (asked.devices > 1).then(|| takes_one.to_owned());
-            let cell = cells::command(argv, first)?;
+            let cell = cells::command(argv, first, &Surroundings::default())?;
             return Ok(Cell { name: asked.name.clone(), devices: Vec::new(), unsupported, ..cell });
         }
     };

@@ -25,6 +25,7 @@ pub mod shapes;
 pub mod sharing;
 pub mod skips;
 pub mod spec;
+pub mod surroundings;
 pub mod unfinished;
 pub mod units;
 pub mod wire;

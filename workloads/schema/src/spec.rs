@@ -12,6 +12,7 @@ use crate::{
     mesh::Mesh,
     plan::Plan,
     sharing::Sharing,
+    surroundings::Surroundings,
     words,
 };
 
@@ -40,6 +41,9 @@ pub struct LaunchSpec {
     /// The file that a command reads from stdin, from its beginning; if absent, its stdin is empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<PathBuf>,
+    /// The folder and the environment of a command; if absent, it has those of the harness, and no words are filled in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub surroundings: Option<Surroundings>,
     /// One device for each rank, in order of ranks.
     pub devices: Vec<Device>,
     /// Cores of the host that each rank of a job on GPUs is bound to, in order of ranks. Empty if the rank
@@ -81,6 +85,7 @@ impl LaunchSpec {
             program,
             steps_regex: None,
             input: None,
+            surroundings: None,
             devices,
             host_cores: Vec::new(),
             sharing: Sharing::Alone,

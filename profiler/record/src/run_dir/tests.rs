@@ -7,6 +7,7 @@ use schema::{
     device::Device,
     sharing::Sharing,
     spec::{AllReduce, Collectives, Program, Seat, Training},
+    surroundings::Surroundings,
     units::Nanos,
 };
 
@@ -57,6 +58,10 @@ fn manifest(text: &str, number: f64, seed: u64) -> Manifest {
             memory_bytes: Some(seed),
             stressors: vec![text.into()],
             catalogs: vec![text.into()],
+            surroundings: Some(Surroundings {
+                cwd: Some(text.into()),
+                environment: [(text.to_string(), text.to_string())].into(),
+            }),
         },
         folder: Some(Folder { blake3: text.into(), programs: [(text.to_string(), text.to_string())].into() }),
         machine: Machine {

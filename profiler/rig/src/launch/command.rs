@@ -15,7 +15,7 @@ use schema::{
     wire::{TANDEM_CONTROL, TANDEM_EVENTS, TANDEM_SPEC},
 };
 
-use super::{hook, launchers};
+use super::{hook, launchers, surroundings::FilledSurroundings};
 use crate::{
     device::{DeviceError, uuid},
     leash::RankCommand,
@@ -36,10 +36,11 @@ impl Programs {
         Ok(Programs { own: env::current_exe()?, torch_worker: None })
     }
 
-    fn command(&self, program: &Program) -> (PathBuf, Vec<OsString>) {
+    /// The program and its arguments. `fill` fills in the words of a user's command.
+    fn command(&self, program: &Program, fill: impl Fn(&str) -> OsString) -> (PathBuf, Vec<OsString>) {
         match program {
             Program::Command(argv) => {
-                let mut argv = argv.iter().map(OsString::from);
+                let mut argv = argv.iter().map(|word| fill(word));
                 (argv.next().unwrap_or_default().into(), argv.collect())
             }
             Program::Training(training) => match training.workload.model.worker() {
@@ -70,6 +71,7 @@ pub(super) fn of_rank(
     // The path is absolute, because a program may change its directory.
     let file = |path: &Path| absolute(path).map(OsString::from);
     let mut removed = removed_from_environment();
+    let surroundings = FilledSurroundings::for_launch(run, spec)?;
     if spec.program.speaks() {
         environment.extend(threads(spec.threads));
         environment.extend([
@@ -85,7 +87,10 @@ pub(super) fn of_rank(
         environment.extend(spec.threads_named.then(|| threads(spec.threads)).into_iter().flatten());
         if spec.steps_regex.is_none() {
             environment.extend([
-                hook::environment(&absolute(run.hook_path(launch))?)?,
+                hook::environment(
+                    &absolute(run.hook_path(launch))?,
+                    surroundings.variable(hook::PYTHONPATH),
+                )?,
                 (TANDEM_EVENTS, file(&run.events_path(launch, rank))?),
                 (TANDEM_CONTROL, file(&run.control_path(launch))?),
             ]);
@@ -94,13 +99,15 @@ pub(super) fn of_rank(
             environment.push(("PYTHONUNBUFFERED", "1".into()));
         }
     }
-    let (program, arguments) = programs.command(&spec.program);
+    let (program, arguments) = programs.command(&spec.program, |word| surroundings.word(word));
     let bound_to = spec.host_cores.get(rank as usize).cloned().unwrap_or(device);
     Ok(RankCommand {
         program,
         arguments,
+        users_environment: surroundings.environment,
         environment,
         removed,
+        cwd: surroundings.cwd,
         device: bound_to,
         stdin,
         link: (rank == 0).then(|| absolute(run.control_path(launch))).transpose()?,

@@ -15,7 +15,7 @@ use std::{
 use super::remains::remove_if;
 
 /// The variable with Python's module path, which the hook is put at the beginning of.
-const PYTHONPATH: &str = "PYTHONPATH";
+pub(super) const PYTHONPATH: &str = "PYTHONPATH";
 
 /// The files of the hook by name, with their contents.
 macro_rules! hook_files {
@@ -98,18 +98,19 @@ fn remove_empty(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// The environment that makes Python load the hook in `folder`, an absolute path.
+/// The environment that makes Python load the hook in `folder`, an absolute path, before modules of `rest` or, without it, of the
+/// module path of this process.
 ///
 /// # Errors
 /// The path cannot be part of `PYTHONPATH`.
-pub(super) fn environment(folder: &Path) -> io::Result<(&'static str, OsString)> {
+pub(super) fn environment(folder: &Path, rest: Option<OsString>) -> io::Result<(&'static str, OsString)> {
     let mut path = folder.as_os_str().to_owned();
     if path.as_encoded_bytes().contains(&b':') {
         let message =
             format!("{}: Python ends a path at a colon; name another directory with --out", folder.display());
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
-    if let Some(rest) = env::var_os(PYTHONPATH).filter(|rest| !rest.is_empty()) {
+    if let Some(rest) = rest.or_else(|| env::var_os(PYTHONPATH)).filter(|rest| !rest.is_empty()) {
         path.push(":");
         path.push(rest);
     }

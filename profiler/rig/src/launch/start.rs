@@ -14,6 +14,7 @@ use super::{
     listener::{Listener, Speaker},
     rank::Rank,
     scraper::Scraper,
+    surroundings,
 };
 use crate::{
     leash::{LeashHandle, RankStatus},
@@ -35,6 +36,7 @@ impl Launch {
             *rendezvous = Some(self.run.rendezvous_path(&self.spec.launch));
         }
         self.run.write_spec(&self.spec)?;
+        surroundings::prepare(&self.run, &self.spec)?;
         // Once, and not with every repeat.
         if let (Program::Command(argv), 0, None) = (&self.spec.program, self.spec.block, &self.spec.seat)
             && let Some(hint) = elsewhere::hint(argv)

@@ -16,7 +16,7 @@ use record::{launch_end::RankEnd, rows::ErrorKind, run_dir::RunDir};
 use rustix::process::Signal;
 use schema::spec::LaunchSpec;
 
-use super::listener::Fault;
+use super::{listener::Fault, surroundings::FilledSurroundings};
 use crate::disk;
 
 /// The length at which a line of a log is cut. A longer one would hide the rest of the message.
@@ -137,7 +137,11 @@ pub(super) fn detail(
     };
     let advice = advice(*kind, spec.program.speaks());
     let message = format!("job '{}': rank {rank} {what}; {last_words}; {advice}", spec.job);
-    files.chain([log]).fold(message, |message, file| run.relative(&message, &file))
+    let message = files.chain([log]).fold(message, |message, file| run.relative(&message, &file));
+    match FilledSurroundings::for_launch(run, spec) {
+        Ok(surroundings) => surroundings.hide_paths(message),
+        Err(_) => message,
+    }
 }
 
 fn advice(kind: ErrorKind, speaks: bool) -> &'static str {

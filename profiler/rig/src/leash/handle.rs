@@ -20,7 +20,8 @@ use tokio::{
 };
 
 use super::{
-    CGROUP, EXITED, Isolation, KILL, KILL_ROUND, LINK, MARK, REFUSED, SLICE, STARTED, TERMINATE, TERMINATED,
+    CGROUP, CWD, EXITED, Isolation, KILL, KILL_ROUND, LINK, MARK, REFUSED, SLICE, STARTED, TERMINATE,
+    TERMINATED,
 };
 use crate::{descriptors, processes::strays};
 
@@ -28,9 +29,14 @@ use crate::{descriptors, processes::strays};
 pub(crate) struct RankCommand {
     pub(crate) program: PathBuf,
     pub(crate) arguments: Vec<OsString>,
+    /// Variables that the user has chosen.
+    pub(crate) users_environment: Vec<(String, OsString)>,
+    /// Variables that the harness sets, whatever the user has chosen.
     pub(crate) environment: Vec<(&'static str, OsString)>,
-    /// Variables that the rank must not inherit; `environment` may set them anew.
+    /// Variables that the rank must not inherit; its environment may set them anew.
     pub(crate) removed: Vec<OsString>,
+    /// The folder in which it runs; if absent, the folder of the harness.
+    pub(crate) cwd: Option<PathBuf>,
     /// The device that it runs on, or its cores of the host in addition to a GPU.
     pub(crate) device: Device,
     pub(crate) stdin: Stdio,
@@ -108,11 +114,15 @@ impl LeashHandle {
         if let Some(link) = &rank.link {
             command.arg(LINK).arg(link);
         }
+        if let Some(cwd) = &rank.cwd {
+            command.arg(CWD).arg(cwd);
+        }
         command
             .arg(&rank.stdout)
             .arg(rank.device.to_string())
             .arg(&rank.program)
             .args(&rank.arguments)
+            .envs(rank.users_environment)
             .envs(rank.environment)
             .envs(isolation.environment.iter().map(|(name, value)| (name, value)))
             .stdin(rank.stdin)

@@ -1,0 +1,25 @@
+//! The folder and the environment of a user's program.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// What all programs of a run are given besides their words. In its presence, the words `{launch}`, `{repeat}` and `{run}` are filled
+/// in for each launch, here and in the program's own words; on file, all of them are as typed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Surroundings {
+    /// The folder in which the program runs; if absent, the folder of the harness.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// Variables that are added to the environment.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
+}
+
+impl Surroundings {
+    /// The texts in which words are filled in.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        self.cwd.iter().chain(self.environment.values()).map(String::as_str)
+    }
+}
