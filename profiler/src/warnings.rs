@@ -137,6 +137,9 @@ fn remedy(warning: Warning) -> &'static str {
             "what it does between some of its steps, such as a test of its model, counts as part of the next step: use the pace \
              (step_ns_mean) for its speed, and the median for a usual step"
         }
+        Warning::Cleanup => {
+            "what it should have undone is still there, and later launches may find it: correct the command of --cleanup"
+        }
         Warning::Looped => "give it more steps, so that it runs as long as the others",
         Warning::Unread => {
             "the column `err` of devices.csv and host.csv has the failed readings; after `Too many open files`, raise the limit that \

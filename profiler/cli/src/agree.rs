@@ -119,12 +119,16 @@ pub fn programs_of(manifest: &Manifest) -> impl Iterator<Item = String> {
     manifest.cells.iter().filter_map(move |cell| Some(cell.command.as_ref()?.join(" ") + &surroundings))
 }
 
-/// The folder and the variables that programs are given, which can change what they do.
+/// The folder and the variables that programs are given, which can change what they do, and the commands before and after them.
 fn described(surroundings: Option<&Surroundings>) -> String {
-    let Some(Surroundings { cwd, environment }) = surroundings else { return String::new() };
+    let Some(Surroundings { cwd, environment, prepare, cleanup }) = surroundings else {
+        return String::new();
+    };
     let folder = cwd.iter().map(|cwd| format!("in {cwd}"));
     let variables = environment.iter().map(|(name, value)| format!("with {name}={value}"));
-    folder.chain(variables).map(|words| format!(", {words}")).collect()
+    let before = prepare.iter().map(|text| format!("prepared by {text}"));
+    let after = cleanup.iter().map(|text| format!("cleaned up by {text}"));
+    folder.chain(variables).chain(before).chain(after).map(|words| format!(", {words}")).collect()
 }
 
 #[cfg(test)]

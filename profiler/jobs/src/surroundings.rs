@@ -43,7 +43,7 @@ pub fn make(cwd: Option<&str>, variables: &[Variable]) -> anyhow::Result<Surroun
             bail!("--env names {name} twice; name it once");
         }
     }
-    let surroundings = Surroundings { cwd: cwd.map(str::to_owned), environment };
+    let surroundings = Surroundings { cwd: cwd.map(str::to_owned), environment, ..Surroundings::default() };
     check_cwd(Some(&surroundings))?;
     Ok(surroundings)
 }

@@ -28,7 +28,7 @@ pub struct LaunchEnd {
 }
 
 /// Facts about a user's program besides its events.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Notes {
     /// A process of the program has imported PyTorch.
@@ -47,6 +47,9 @@ pub struct Notes {
     /// A process of the program has loaded the libraries of PyTorch, and the step hook was not told that PyTorch was imported.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lacks_hook: bool,
+    /// How the user's command after the program failed; absent if it did not, or if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cleanup_failed: Option<String>,
 }
 
 impl Notes {

@@ -131,6 +131,11 @@ impl RunDir {
         self.0.join("log").join(format!("{launch}.{rank}.err"))
     }
 
+    /// The output of a user's command before or after the program of a launch.
+    pub fn beside_path(&self, launch: &str, command: &str, stream: &str) -> PathBuf {
+        self.0.join("log").join(format!("{launch}.{command}.{stream}"))
+    }
+
     /// Link to the grant page of a launch; removed at the end of the launch.
     pub fn control_path(&self, launch: &str) -> PathBuf {
         self.0.join("jobs").join(format!("{launch}.control"))

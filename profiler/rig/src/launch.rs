@@ -4,6 +4,7 @@
 //! cannot slow a trainer down, and a read costs the same for one new event or a hundred. No rank is trusted to leave: a rank
 //! that does not react to SIGTERM within the grace period is killed, with all processes that it started.
 
+mod beside;
 mod command;
 mod elsewhere;
 mod ending;
@@ -228,9 +229,22 @@ pub(crate) async fn supervise(
         out_of_memory_kills: out_of_memory_kills(),
     };
     let (tell, mut news) = unbounded_channel();
-    if let Err(error) = launch.begin(&programs, &tell) {
-        let rank = launch.ranks.len() as u32;
-        launch.fail(rank, (ErrorKind::Start, format!("could not be started: {}", limits::told(&error))));
+    let could_not = |error: &anyhow::Error| format!("could not be started: {}", limits::told(error));
+    let is_laid_out = launch.lay_out().map_err(|error| (ErrorKind::Start, could_not(&error)));
+    let has_folder = is_laid_out.is_ok();
+    let prepared = match is_laid_out {
+        Ok(()) => launch.prepare(&programs, &mut orders).await,
+        Err(fault) => Err(fault),
+    };
+    match prepared {
+        Ok(later) => {
+            if let Err(error) = launch.begin(&programs, &tell) {
+                let rank = launch.ranks.len() as u32;
+                launch.fail(rank, (ErrorKind::Start, could_not(&error)));
+            }
+            later.into_iter().for_each(|order| launch.obey(order));
+        }
+        Err(fault) => launch.fail(0, fault),
     }
     while launch.ranks.iter().any(|rank| rank.end.is_none()) {
         tokio::select! {
@@ -251,7 +265,12 @@ pub(crate) async fn supervise(
             send(std::mem::take(&mut launch.reports));
         }
     }
-    launch.close()
+    let ended = Nanos::monotonic_now();
+    let cleanup_failed = match has_folder {
+        true => launch.clean_up(&programs, &mut orders).await,
+        false => None,
+    };
+    launch.close(ended, cleanup_failed)
 }
 
 impl Launch {
@@ -428,8 +447,9 @@ impl Launch {
         }
     }
 
-    /// Finishes a launch without processes: writes how it ended, and removes what only processes need.
-    fn close(self) -> LaunchEnd {
+    /// Finishes a launch without processes, of which the last ended at that time: writes how it ended, and removes what only processes
+    /// need.
+    fn close(self, ended: Nanos, cleanup_failed: Option<String>) -> LaunchEnd {
         let launch = &self.spec.launch;
         let _ = fs::remove_file(self.run.control_path(launch));
         let _ = fs::remove_file(self.run.rendezvous_path(launch));
@@ -445,7 +465,7 @@ impl Launch {
         self.forget_silent_rank();
         let notes = notes::take(&self.run.notes_path(launch));
         let lacks_hook = self.pytorch.is_seen() && !notes.has_pytorch;
-        let notes = Notes { lacks_hook, ..notes };
+        let notes = Notes { lacks_hook, cleanup_failed, ..notes };
         for log in self.ranks.iter().flat_map(|rank| &rank.logs) {
             // A log that does not exist was not written, and one that cannot be shortened is complete.
             let _ = log.shorten();
@@ -453,7 +473,7 @@ impl Launch {
         let ranks = self.ranks.into_iter().filter_map(|rank| rank.end).collect();
         let end = LaunchEnd {
             format: FORMAT,
-            mono_ns: Nanos::monotonic_now(),
+            mono_ns: ended,
             enough_mono_ns: self.enough_mono_ns,
             err,
             err_detail,

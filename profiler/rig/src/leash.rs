@@ -49,7 +49,7 @@ use schema::{device::Device, units::Nanos};
 
 use self::children::usage_of_children;
 use crate::{descriptors, limits, processes::descendants, slices};
-pub(crate) use handle::{LeashHandle, RankCommand, RankStatus};
+pub(crate) use handle::{LeashHandle, RankCommand, RankStatus, Reports};
 
 /// The environment variable by which the strays of a leash are found. It holds the process id of the leash.
 const MARK: &str = "TANDEM_LEASH";

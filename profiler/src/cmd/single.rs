@@ -16,7 +16,9 @@ use record::{
     rows::{self, JobTable},
 };
 use rig::{Exit, output};
-use schema::{footprint::Footprints, job::Job, plan::Plan, units::Nanos};
+use schema::{
+    device::Device, footprint::Footprints, job::Job, plan::Plan, surroundings::Surroundings, units::Nanos,
+};
 
 use super::{
     options::{MeasureOptions, ResumeOptions, positive},
@@ -86,9 +88,20 @@ pub(super) struct Args {
     ci: Option<f64>,
     /// The time in which a program of your own must take its first step [default: 30m].
     ///
-    /// It applies with --seconds or --steps. A program that has taken no step by then is ended, and the launch has failed.
+    /// It applies with --seconds or --steps, and is the limit of --prepare and --cleanup, too. A program that has taken no step by then is ended, and the launch has failed.
     #[arg(long, value_name = "TIME", value_parser = positive_time)]
     first_step_timeout: Option<Duration>,
+    /// A command before each launch of a program of your own, run by `sh -c`. Its time is not measured.
+    ///
+    /// It has the folder, the variables and the words in braces of the program, and as much time as the program has for its first
+    /// step. If it fails, the program is not started, and the launch has failed.
+    #[arg(long, value_name = "CMD")]
+    prepare: Option<String>,
+    /// A command after each launch of a program of your own, run as that of --prepare, however the launch has ended.
+    ///
+    /// If it fails, the row has the warning cleanup. After Ctrl-C it has ten seconds.
+    #[arg(long, value_name = "CMD")]
+    cleanup: Option<String>,
     #[command(flatten)]
     run: RunOptions,
     #[command(flatten)]
@@ -98,7 +111,8 @@ pub(super) struct Args {
     /// The budget starts anew. --data and --catalog keep their paths. A run is not resumed with another version of Tandem,
     /// libtorch or the GPU driver, after a restart of the machine, or with programs or files of another folder.
     #[arg(long, value_name = "RUN", conflicts_with_all = [
-        "jobs", "grid", "command", "plan", "batch", "repeats", "ci", "first_step_timeout", "RunOptions", "MeasureOptions",
+        "jobs", "grid", "command", "plan", "batch", "repeats", "ci", "first_step_timeout", "prepare", "cleanup", "RunOptions",
+        "MeasureOptions",
     ])]
     resume: Option<PathBuf>,
     #[command(flatten)]
@@ -165,7 +179,7 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
         ci_percent: args.ci,
         budget_s: budget.map(|budget| budget.as_secs_f64()),
         first_step_timeout_s: args.first_step_timeout.map(|time| time.as_secs_f64()),
-        surroundings: args.measure.surroundings(&args.run, &pool, has_commands)?,
+        surroundings: surroundings(args, &pool, has_commands)?,
         ..args.measure.settings(&args.run, args.repeats, has_jobs)
     };
     if args.first_step_timeout.is_some() {
@@ -188,12 +202,30 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
     Ok((manifest::make(&catalog, request)?, estimates.footprints()))
 }
 
+/// The surroundings of programs, with the commands before and after each launch.
+fn surroundings(args: &Args, pool: &[Device], has_commands: bool) -> anyhow::Result<Option<Surroundings>> {
+    let commands = [("--prepare", &args.prepare), ("--cleanup", &args.cleanup)];
+    for (option, text) in commands.into_iter().filter_map(|(option, text)| Some((option, text.as_ref()?))) {
+        if !has_commands {
+            bail!("{option} applies to programs only; name one with --cmd, or after --");
+        }
+        if text.trim().is_empty() {
+            bail!("{option}: expected a command");
+        }
+    }
+    let chosen = args.measure.surroundings(&args.run, pool, has_commands)?;
+    let (prepare, cleanup) = (args.prepare.clone(), args.cleanup.clone());
+    Ok(chosen.map(|surroundings| Surroundings { prepare, cleanup, ..surroundings }))
+}
+
 /// Refuses `--first-step-timeout` where no program is waited for.
 fn check_first_step_timeout(settings: &Settings, has_commands: bool) -> anyhow::Result<()> {
     if !has_commands {
         bail!("--first-step-timeout applies to programs only; name one with --cmd, or after --");
     }
-    if settings.seconds.is_none() && settings.steps.is_none() {
+    let has_limit = |given: &Surroundings| given.prepare.is_some() || given.cleanup.is_some();
+    let is_beside = settings.surroundings.as_ref().is_some_and(has_limit);
+    if settings.seconds.is_none() && settings.steps.is_none() && !is_beside {
         bail!(
             "--first-step-timeout: a program without --seconds and --steps runs to its end; add one of them"
         );

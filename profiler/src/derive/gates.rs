@@ -212,6 +212,12 @@ pub(super) fn of_end(spec: &LaunchSpec, end: &LaunchEnd) -> Option<Found> {
     Some((Warning::Killed, format!("it did not end within {grace} of SIGTERM, and was killed")))
 }
 
+/// A warning if the user's command after the program failed, with what it has left undone.
+pub(super) fn of_cleanup(end: &LaunchEnd) -> Option<Found> {
+    let how = end.notes.cleanup_failed.as_ref()?;
+    Some((Warning::Cleanup, format!("the command of --cleanup {how}")))
+}
+
 /// A warning if readings of the processes of a launch that ended at `ended` lack some of them, so that their memory is not known.
 pub(super) fn of_processes(readings: &[HostSample], ended: Nanos) -> Option<Found> {
     let readings = &readings[..readings.partition_point(|row| row.mono_ns <= ended)];

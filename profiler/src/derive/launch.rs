@@ -85,6 +85,7 @@ pub(super) fn measurement(
         launch.find(&mut findings, gates::of_program(&spec, end, steps.len()));
         launch.find(&mut findings, gates::of_end(&spec, end));
     }
+    launch.find(&mut findings, gates::of_cleanup(end));
     row.warnings = findings.iter().map(|finding| finding.warning).collect();
     Ok(Row { measurement: row, findings })
 }

@@ -1,5 +1,6 @@
 //! Users' programs: with the step hook, by their output, and from outside, with any behaviour.
 
+mod beside;
 mod bursts;
 mod endings;
 mod first_step;

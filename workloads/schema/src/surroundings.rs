@@ -15,11 +15,18 @@ pub struct Surroundings {
     /// Variables that are added to the environment.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
+    /// A command for a shell before each launch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prepare: Option<String>,
+    /// A command for a shell after each launch, however it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cleanup: Option<String>,
 }
 
 impl Surroundings {
     /// The texts in which words are filled in.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
-        self.cwd.iter().chain(self.environment.values()).map(String::as_str)
+        let commands = self.prepare.iter().chain(&self.cleanup);
+        self.cwd.iter().chain(self.environment.values()).chain(commands).map(String::as_str)
     }
 }

@@ -46,6 +46,8 @@ words! {
         Internal = "internal",
         /// The program could not be started.
         Start = "start",
+        /// The user's command before a program failed or took too long, so that the program was not started.
+        Prepare = "prepare",
         /// The program ended before its `hello`.
         NoHello = "no-hello",
         /// The events break the protocol: the `hello` has another version, or a job ignores its grant, for example.
@@ -143,6 +145,8 @@ words! {
         Killed = "killed",
         /// The pace of a user's program, the mean step, is above 1.1 times its median step.
         Bursty = "bursty",
+        /// The user's command after a program failed or took too long.
+        Cleanup = "cleanup",
     }
 }
 
@@ -167,8 +171,9 @@ impl Warnings {
 
     /// Whether numbers with these warnings are valid.
     pub fn leave_valid(&self) -> bool {
-        use Warning::{Alternating, Bursty, Killed, Looped, Unread};
-        self.iter().all(|warning| matches!(warning, Looped | Unread | Alternating | Killed | Bursty))
+        use Warning::{Alternating, Bursty, Cleanup, Killed, Looped, Unread};
+        self.iter()
+            .all(|warning| matches!(warning, Looped | Unread | Alternating | Killed | Bursty | Cleanup))
     }
 }
 

@@ -61,6 +61,8 @@ fn manifest(text: &str, number: f64, seed: u64) -> Manifest {
             surroundings: Some(Surroundings {
                 cwd: Some(text.into()),
                 environment: [(text.to_string(), text.to_string())].into(),
+                prepare: Some(text.into()),
+                cleanup: Some(text.into()),
             }),
         },
         folder: Some(Folder { blake3: text.into(), programs: [(text.to_string(), text.to_string())].into() }),

@@ -2,7 +2,7 @@
 
 use std::{
     env,
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     io,
     path::{Path, PathBuf, absolute},
     process::Stdio,
@@ -15,7 +15,7 @@ use schema::{
     wire::{TANDEM_CONTROL, TANDEM_EVENTS, TANDEM_SPEC},
 };
 
-use super::{hook, launchers, surroundings::FilledSurroundings};
+use super::{beside::Beside, hook, launchers, surroundings::FilledSurroundings};
 use crate::{
     device::{DeviceError, uuid},
     leash::RankCommand,
@@ -113,6 +113,40 @@ pub(super) fn of_rank(
         link: (rank == 0).then(|| absolute(run.control_path(launch))).transpose()?,
         stdout: run.stdout_path(launch, rank),
         stderr: run.stderr_path(launch, rank),
+    })
+}
+
+/// The command of the user's before or after the program of a launch: with the folder, the variables and the cores of the program, and
+/// without the step hook.
+///
+/// # Errors
+/// A word in it stands for a path that a shell would split.
+pub(super) fn beside(run: &RunDir, spec: &LaunchSpec, beside: Beside, text: &str) -> io::Result<RankCommand> {
+    let surroundings = FilledSurroundings::for_launch(run, spec)?;
+    let filled = surroundings.word(text);
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+,=:@%".contains(c);
+    if filled != OsStr::new(text) && !absolute(run.path())?.to_string_lossy().chars().all(is_plain) {
+        let message =
+            "the path of the run has characters that a shell reads; name another directory with --out";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
+    let device = spec.devices[0].clone();
+    let mut environment: Vec<(&'static str, OsString)> =
+        visible(&device).map_err(io::Error::other)?.into_iter().collect();
+    environment.extend(spec.threads_named.then(|| threads(spec.threads)).into_iter().flatten());
+    let log = |stream| run.beside_path(&spec.launch, beside.word(), stream);
+    Ok(RankCommand {
+        program: "/bin/sh".into(),
+        arguments: vec!["-c".into(), filled],
+        users_environment: surroundings.environment,
+        environment,
+        removed: removed_from_environment().into_iter().chain(launchers::variables()).collect(),
+        cwd: surroundings.cwd,
+        device: spec.host_cores.first().cloned().unwrap_or(device),
+        stdin: Stdio::null(),
+        link: None,
+        stdout: log("out"),
+        stderr: log("err"),
     })
 }
 

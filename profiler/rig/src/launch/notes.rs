@@ -22,6 +22,7 @@ pub(super) fn read(file: &Path) -> Notes {
         uncounted_calls: uncounted_calls(&text),
         ungated: !processes("ungated").is_empty(),
         lacks_hook: false,
+        cleanup_failed: None,
     }
 }
 

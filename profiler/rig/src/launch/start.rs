@@ -4,7 +4,7 @@ use std::{fs::File, process::Stdio};
 
 use anyhow::Context as _;
 use schema::{grant::Grant, spec::Program, units::Nanos};
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::{sync::mpsc::UnboundedSender, task::AbortHandle};
 
 use super::{
     Launch,
@@ -17,12 +17,23 @@ use super::{
     surroundings,
 };
 use crate::{
-    leash::{LeashHandle, RankStatus},
+    leash::{LeashHandle, RankStatus, Reports},
     output,
 };
 
 impl Launch {
-    /// Writes the files for the ranks, then starts them. Ranks that were started before an error are in `ranks`, and must be
+    /// Writes the specification, and makes what the user's commands of the launch need.
+    pub(super) fn lay_out(&mut self) -> anyhow::Result<()> {
+        let count = self.spec.devices.len();
+        anyhow::ensure!(count > 0, "the launch has no device");
+        if let Some(rendezvous) = self.spec.program.rendezvous().filter(|_| count > 1) {
+            *rendezvous = Some(self.run.rendezvous_path(&self.spec.launch));
+        }
+        self.run.write_spec(&self.spec)?;
+        surroundings::make_folders(&self.run, &self.spec)
+    }
+
+    /// Writes the other files for the ranks, then starts them. Ranks that were started before an error are in `ranks`, and must be
     /// ended.
     pub(super) fn begin(
         &mut self,
@@ -30,13 +41,7 @@ impl Launch {
         tell: &UnboundedSender<(usize, RankStatus)>,
     ) -> anyhow::Result<()> {
         let count = self.spec.devices.len();
-        anyhow::ensure!(count > 0, "the launch has no device");
         let speaks = self.spec.program.speaks();
-        if let Some(rendezvous) = self.spec.program.rendezvous().filter(|_| count > 1) {
-            *rendezvous = Some(self.run.rendezvous_path(&self.spec.launch));
-        }
-        self.run.write_spec(&self.spec)?;
-        surroundings::prepare(&self.run, &self.spec)?;
         // Once, and not with every repeat.
         if let (Program::Command(argv), 0, None) = (&self.spec.program, self.spec.block, &self.spec.seat)
             && let Some(hint) = elsewhere::hint(argv)
@@ -73,18 +78,7 @@ impl Launch {
                 self.scraper = Some(Scraper::start(&self.run, &launch, pattern)?);
             }
             let command = command::of_rank(programs, &self.run, &self.spec, rank, stdin)?;
-            let (leash, mut reports) = LeashHandle::start(&programs.own, &self.isolation, command)?;
-            let tell = tell.clone();
-            let follow = tokio::spawn(async move {
-                loop {
-                    let news = reports.next().await;
-                    let last = news.is_last();
-                    // The launch lives until each of its ranks has sent its last report.
-                    if tell.send((index, news)).is_err() || last {
-                        return;
-                    }
-                }
-            });
+            let (leash, reports) = LeashHandle::start(&programs.own, &self.isolation, command)?;
             self.ranks.push(Rank {
                 leash: Some(leash),
                 started: false,
@@ -95,9 +89,27 @@ impl Launch {
                 logs: [self.run.stdout_path(&launch, rank), self.run.stderr_path(&launch, rank)]
                     .map(Kept::new),
                 dying_since: None,
-                reports: follow.abort_handle(),
+                reports: follow(reports, index, tell.clone()),
             });
         }
         Ok(())
     }
+}
+
+/// Passes on the reports of a leash with the number of its rank. The launch lives until each leash has sent its last report.
+pub(super) fn follow(
+    mut reports: Reports,
+    index: usize,
+    tell: UnboundedSender<(usize, RankStatus)>,
+) -> AbortHandle {
+    let follow = tokio::spawn(async move {
+        loop {
+            let news = reports.next().await;
+            let last = news.is_last();
+            if tell.send((index, news)).is_err() || last {
+                return;
+            }
+        }
+    });
+    follow.abort_handle()
 }

@@ -46,7 +46,7 @@ impl FilledSurroundings {
 }
 
 /// Makes the folder for the output of a launch if a word names it, and checks that the folder of its program is there.
-pub(super) fn prepare(run: &RunDir, spec: &LaunchSpec) -> anyhow::Result<()> {
+pub(super) fn make_folders(run: &RunDir, spec: &LaunchSpec) -> anyhow::Result<()> {
     if words::names_output(spec) {
         let output = run.output_path(&spec.launch);
         let parent = output.parent().context("it is in the run")?;

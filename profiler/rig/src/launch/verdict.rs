@@ -16,7 +16,7 @@ use record::{launch_end::RankEnd, rows::ErrorKind, run_dir::RunDir};
 use rustix::process::Signal;
 use schema::spec::LaunchSpec;
 
-use super::{listener::Fault, surroundings::FilledSurroundings};
+use super::{beside::Beside, listener::Fault, surroundings::FilledSurroundings};
 use crate::disk;
 
 /// The length at which a line of a log is cut. A longer one would hide the rest of the message.
@@ -67,8 +67,8 @@ pub(super) fn fault_of(evidence: &Evidence) -> Option<Fault> {
 /// A worker writes to the run, so its error counts, as does that of a start. A program of the user's, which `speaks` excludes, may
 /// write to other file systems, and its words say nothing about the disk of the run.
 pub(super) fn of_disk(run: &RunDir, speaks: bool, (kind, what): Fault) -> Fault {
-    use ErrorKind::{Crashed, Data, Garbled, Internal, NoFinish, NoHello, Start};
-    let may_be = matches!(kind, Crashed | Data | Garbled | Internal | NoFinish | NoHello | Start);
+    use ErrorKind::{Crashed, Data, Garbled, Internal, NoFinish, NoHello, Prepare, Start};
+    let may_be = matches!(kind, Crashed | Data | Garbled | Internal | NoFinish | NoHello | Prepare | Start);
     let is_reported = (speaks || kind == Start) && disk::is_full(&what);
     if may_be && (is_reported || disk::has_no_space(run)) {
         (ErrorKind::DiskFull, format!("{what}, as the disk was full"))
@@ -129,15 +129,33 @@ pub(super) fn detail(
     files: impl Iterator<Item = PathBuf>,
 ) -> String {
     let (kind, what) = fault;
-    let log = run.stderr_path(&spec.launch, rank);
-    let last_words = match last_words(&log) {
+    let (log, before) =
+        (run.stderr_path(&spec.launch, rank), run.beside_path(&spec.launch, Beside::Prepare.word(), "err"));
+    // A program that was not started for its command before has no log.
+    let log = if !log.exists() && before.exists() { before } else { log };
+    let last_words = words_of(&log);
+    let advice = advice(*kind, spec.program.speaks());
+    let message = format!("job '{}': rank {rank} {what}; {last_words}; {advice}", spec.job);
+    without_paths(run, spec, message, files.chain([log]))
+}
+
+/// What a log says, for a message.
+pub(super) fn words_of(log: &Path) -> String {
+    match last_words(log) {
         Ok(Some(line)) => format!("{} says {line:?}", log.display()),
         Ok(None) => format!("{} is empty", log.display()),
         Err(error) => format!("{}: {error}", log.display()),
-    };
-    let advice = advice(*kind, spec.program.speaks());
-    let message = format!("job '{}': rank {rank} {what}; {last_words}; {advice}", spec.job);
-    let message = files.chain([log]).fold(message, |message, file| run.relative(&message, &file));
+    }
+}
+
+/// A message in which the paths of these files of the run are relative, and words stand for the folders of the launch.
+pub(super) fn without_paths(
+    run: &RunDir,
+    spec: &LaunchSpec,
+    message: String,
+    files: impl IntoIterator<Item = PathBuf>,
+) -> String {
+    let message = files.into_iter().fold(message, |message, file| run.relative(&message, &file));
     match FilledSurroundings::for_launch(run, spec) {
         Ok(surroundings) => surroundings.hide_paths(message),
         Err(_) => message,
@@ -151,6 +169,9 @@ fn advice(kind: ErrorKind, speaks: bool) -> &'static str {
         ErrorKind::Data => "check the folder given by --data",
         ErrorKind::Collective => "see the logs of the other ranks: one of them left first",
         ErrorKind::Start if !speaks => "check the command",
+        ErrorKind::Prepare => {
+            "correct the command of --prepare, or raise --first-step-timeout if it needs longer"
+        }
         ErrorKind::Start => "run scripts/setup, which puts the programs side by side",
         ErrorKind::NoHello => "see `profile doctor` for what this machine lacks",
         ErrorKind::Protocol if !speaks => "see the worker protocol in workloads/README.md",
