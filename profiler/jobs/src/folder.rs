@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{bail, ensure};
 use record::{
-    folder::Folder,
+    folder::{Folder, SourceTree},
     manifest::{Cell, Manifest, Settings},
     run_dir::RunDir,
 };
+use rig::output;
 
-use crate::surroundings;
+use crate::{git, surroundings};
 
 /// The current folder, for a run with these settings and cells that begins at `started_utc`. `None` if the run takes nothing from it.
 pub(crate) fn of_run(started_utc: &str, settings: &Settings, cells: &[Cell]) -> Option<Folder> {
@@ -25,6 +26,13 @@ pub(crate) fn of_run(started_utc: &str, settings: &Settings, cells: &[Cell]) -> 
         // The files that words name are made anew for each launch.
         None => Folder::current(started_utc, std::iter::empty(), Path::new("")),
     }
+}
+
+/// The source tree of the programs of these cells; `None` if git knows none, or if there are no programs.
+pub(crate) fn source_tree(settings: &Settings, cells: &[Cell]) -> Option<SourceTree> {
+    let has_programs = cells.iter().any(|cell| cell.command.is_some());
+    let folder = surroundings::folder_of_words(settings.surroundings.as_ref()).filter(|_| has_programs)?;
+    git::source_tree(folder)
 }
 
 /// Checks that a run goes on in the folder in which it was begun, with the programs of then. Otherwise two programs, or two sets of
@@ -47,6 +55,13 @@ pub fn is_that_of_the_beginning(run: &RunDir, manifest: &Manifest) -> anyhow::Re
         path.display(),
         taken(manifest)
     );
+    let source_tree = source_tree(&manifest.settings, &manifest.cells);
+    if then.source_tree != source_tree {
+        output::note(format_args!(
+            "warning: {}: the source tree of its programs has changed since the run was begun",
+            path.display()
+        ));
+    }
     if let Some(program) = then.changed_program(&now) {
         bail!(
             "{}: the program {:?} has changed since the run was begun; put back what it was, or begin a new run",

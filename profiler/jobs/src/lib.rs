@@ -4,6 +4,7 @@
 pub mod cells;
 pub mod cores;
 pub mod folder;
+mod git;
 pub mod launch;
 pub mod machine;
 pub mod manifest;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use record::{
+    folder::Folder,
     group::Group,
     manifest::{Cell, DeviceFacts, Manifest, Settings},
 };
@@ -45,6 +46,8 @@ pub fn make_for(
     }
     let started_utc = utc_now();
     let folder = folder::of_run(&started_utc, &request.settings, &request.cells);
+    let source_tree = folder::source_tree(&request.settings, &request.cells);
+    let folder = folder.map(|folder| Folder { source_tree, ..folder });
     Ok(Manifest {
         format: FORMAT,
         started_utc,

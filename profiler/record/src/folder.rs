@@ -17,6 +17,18 @@ pub struct Folder {
     /// Digest of the length and the beginning of the first file that a command names, by that name: the program itself, or the script of an interpreter.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub programs: BTreeMap<String, String>,
+    /// The source tree of the programs at the beginning of the run; absent if git knows none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_tree: Option<SourceTree>,
+}
+
+/// A source tree under git.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SourceTree {
+    pub revision: String,
+    /// Whether files that git tracks differ from the revision.
+    pub dirty: bool,
 }
 
 impl Folder {
@@ -36,6 +48,7 @@ impl Folder {
         Some(Folder {
             blake3: hasher.finalize().to_hex().to_string(),
             programs: commands.filter_map(program).collect(),
+            source_tree: None,
         })
     }
 

@@ -100,7 +100,7 @@ fn ask_torch_worker<const N: usize>(arguments: [&OsStr; N]) -> anyhow::Result<St
 
 /// Runs a program to its end and returns its output. A program that exceeds the time limit is killed, and the result is `None`.
 /// Its death is not waited for, because it may never come to a process that hangs in a driver.
-pub(crate) fn output_within(timeout: Duration, command: Command) -> io::Result<Option<Output>> {
+pub fn output_within(timeout: Duration, command: Command) -> io::Result<Option<Output>> {
     answer_within(timeout, command, "")
 }
 

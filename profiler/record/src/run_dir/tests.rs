@@ -13,7 +13,7 @@ use schema::{
 
 use super::*;
 use crate::{
-    folder::Folder,
+    folder::{Folder, SourceTree},
     group::{Group, Turn},
     launch_end::RankEnd,
     manifest::{
@@ -65,7 +65,11 @@ fn manifest(text: &str, number: f64, seed: u64) -> Manifest {
                 cleanup: Some(text.into()),
             }),
         },
-        folder: Some(Folder { blake3: text.into(), programs: [(text.to_string(), text.to_string())].into() }),
+        folder: Some(Folder {
+            blake3: text.into(),
+            programs: [(text.to_string(), text.to_string())].into(),
+            source_tree: Some(SourceTree { revision: text.into(), dirty: true }),
+        }),
         machine: Machine {
             cpu: Some(text.into()),
             environment: [(text.to_string(), text.to_string())].into(),

@@ -100,6 +100,41 @@ fn a_module_path_of_the_user_comes_after_the_hook() {
 }
 
 #[test]
+fn the_manifest_has_the_revision_of_the_programs_source_tree() {
+    let door = crate::door();
+    folder(&door, "sub");
+    door.write("sub/t.sh", "true\n");
+    let git = |arguments: &str| {
+        let mut command = std::process::Command::new("git");
+        command.args(["-C", "sub", "-c", "user.name=x", "-c", "user.email=x@x"]);
+        command.args(arguments.split(' ')).current_dir(door.path(""));
+        command.output().ok().filter(|output| output.status.success())
+    };
+    if git("init -q").is_none() {
+        schema::skips::skipped("git", "there is no git");
+        return;
+    }
+    let source_tree = |out: &str| {
+        exits(
+            0,
+            &door,
+            "single --device cpu:0 --repeats 1",
+            &["--cwd", "sub", "--out", out, "--", "sh", "t.sh"],
+        );
+        door.run(out).manifest().expect("it reads").folder.expect("it has programs").source_tree
+    };
+    assert_eq!(source_tree("none"), None, "no revision");
+    git("add t.sh").and_then(|_| git("commit -qm x")).expect("git commits");
+    let head = git("rev-parse HEAD").expect("there is a revision").stdout;
+    let clean = source_tree("clean").expect("git is there");
+    assert_eq!((clean.revision.as_bytes(), clean.dirty), (head.trim_ascii(), false));
+    door.write("sub/t.sh", "true again\n");
+    let dirty = source_tree("dirty").expect("git is there");
+    assert_eq!((dirty.revision, dirty.dirty), (clean.revision, true));
+    assert!(!door.path("sub/.git/index.lock").exists());
+}
+
+#[test]
 fn a_message_names_the_folder_as_typed() {
     let door = crate::door();
     let script = "echo cannot write \"$1\" >&2; exit 3";
