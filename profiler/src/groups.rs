@@ -3,7 +3,7 @@
 use anyhow::bail;
 use colocate::{groups, sharing};
 use jobs::{
-    cells::{self, CommandLine, Grid},
+    cells::{self, Grid, UsersProgram},
     plans::{CUDA_CONTEXT_BYTES, Effort, Estimates},
     workload_lookup,
 };
@@ -27,7 +27,7 @@ pub enum Company {
 /// The jobs, programs and modes that the user named.
 pub struct GroupRequest<'a> {
     pub jobs: &'a [Job],
-    pub commands: &'a [CommandLine],
+    pub programs: &'a [UsersProgram],
     pub surroundings: &'a Surroundings,
     pub company: Company,
     /// Whether each member has separate devices, the next ones of the pool.
@@ -41,7 +41,7 @@ impl GroupRequest<'_> {
     fn members(&self, catalog: &Catalog) -> anyhow::Result<usize> {
         let of_job = |job: &Job| workload_lookup::workloads(catalog, &job.workload).map(|found| found.len());
         let of_jobs: usize = self.jobs.iter().map(of_job).sum::<anyhow::Result<_>>()?;
-        Ok(of_jobs + self.commands.len())
+        Ok(of_jobs + self.programs.len())
     }
 }
 
@@ -63,8 +63,9 @@ pub fn of(
     for job in request.jobs {
         members.extend(add(&mut cells, of_job(catalog, job, request.pool, estimates)?));
     }
-    for CommandLine(argv) in request.commands {
-        members.extend(add(&mut cells, vec![cells::command(argv, &request.pool[0], request.surroundings)?]));
+    for program in request.programs {
+        members
+            .extend(add(&mut cells, vec![cells::command(program, &request.pool[0], request.surroundings)?]));
     }
     let companies: Vec<Vec<usize>> = match &request.company {
         Company::All => vec![members],
@@ -135,7 +136,10 @@ fn apart(
             };
             free = rest;
             let on_devices = match &cell.command {
-                Some(argv) => vec![cells::command(argv, &devices[0], request.surroundings)?],
+                Some(argv) => {
+                    let program = UsersProgram { name: cell.workload.clone(), argv: argv.clone() };
+                    vec![cells::command(&program, &devices[0], request.surroundings)?]
+                }
                 None => of_job(catalog, &job(cell), devices, estimates)?,
             };
             members.extend(add(&mut placed, on_devices));
@@ -230,7 +234,7 @@ mod tests {
         let surroundings = &Surroundings::default();
         let modes = &modes;
         let request =
-            GroupRequest { jobs: &jobs, commands: &[], surroundings, company, apart, modes, pool: &pool };
+            GroupRequest { jobs: &jobs, programs: &[], surroundings, company, apart, modes, pool: &pool };
         of(&Catalog::embedded(), &request, &mut Estimates::new(&Settings::default(), 1))
     }
 

@@ -156,17 +156,80 @@ pub fn steps_regex(text: &str) -> Result<String, String> {
     StepPattern::parse(text).map(|_| text.to_owned())
 }
 
-/// The only cell of a program of the user's, which runs in these surroundings. Its name follows from its words as typed.
-pub fn command(argv: &[String], device: &Device, surroundings: &Surroundings) -> anyhow::Result<Cell> {
+/// A program of the user's, and its name in rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsersProgram {
+    pub name: String,
+    pub argv: Vec<String>,
+}
+
+impl UsersProgram {
+    /// A program that is named after its words as typed.
+    pub fn unnamed(argv: &[String]) -> UsersProgram {
+        UsersProgram { name: command_name(argv), argv: argv.to_vec() }
+    }
+}
+
+/// The programs of a command line. The user names all of them, in their order, or none.
+///
+/// # Errors
+/// A name is no plain word or is that of a workload, there are too many or too few, or two programs have one.
+pub fn programs<'a>(
+    catalog: &Catalog,
+    commands: impl Iterator<Item = &'a [String]>,
+    names: &[String],
+) -> anyhow::Result<Vec<UsersProgram>> {
+    let mut programs: Vec<UsersProgram> = commands.map(UsersProgram::unnamed).collect();
+    if names.is_empty() {
+        return Ok(programs);
+    }
+    ensure!(
+        names.len() == programs.len(),
+        "--name: the numbers of names and of programs differ, {} and {}; name each program in the order of --cmd, or none",
+        names.len(),
+        programs.len()
+    );
+    for (place, name) in names.iter().enumerate() {
+        check_name(catalog, name)?;
+        if programs[..place].iter().any(|other| other.name == *name && other.argv != programs[place].argv) {
+            bail!("--name {name} is the name of two programs; name them apart");
+        }
+        programs[place].name.clone_from(name);
+    }
+    Ok(programs)
+}
+
+/// The length of a name that fits into tables and names of files.
+const LONGEST_NAME_CHARS: usize = 40;
+
+fn check_name(catalog: &Catalog, name: &str) -> anyhow::Result<()> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let begins = name.starts_with(|c: char| c.is_ascii_alphabetic());
+    if !begins || !name.chars().all(is_plain) || name.len() > LONGEST_NAME_CHARS {
+        let shown: String = name.chars().take(80).collect();
+        bail!(
+            "--name '{shown}': expected up to {LONGEST_NAME_CHARS} letters, digits and any of -_. that begin with a letter"
+        );
+    }
+    ensure!(
+        !name.starts_with("cmd-"),
+        "--name {name}: names that begin with cmd- are made from commands; choose another"
+    );
+    ensure!(catalog.get(name).is_none(), "--name {name} is the name of a workload; choose another");
+    Ok(())
+}
+
+/// The only cell of a program of the user's, which runs in these surroundings.
+pub fn command(program: &UsersProgram, device: &Device, surroundings: &Surroundings) -> anyhow::Result<Cell> {
+    let UsersProgram { name, argv } = program;
     let program = argv.first().context("expected a program after --")?;
     ensure!(surroundings::has_program(surroundings, program), "{}", not_there(program, surroundings));
-    let name = command_name(argv);
     Ok(Cell {
         name: format!("{name}@on={device}"),
         sharing: Sharing::Alone,
         job: name.clone(),
-        workload: name,
-        command: Some(argv.to_vec()),
+        workload: name.clone(),
+        command: Some(argv.clone()),
         all_reduce_bytes: None,
         global_batch: None,
         plan: None,
@@ -308,7 +371,9 @@ mod tests {
 
     #[test]
     fn a_command_is_named_after_its_program() {
-        let argv = |args: &[&str]| args.iter().map(|arg| arg.to_string()).collect::<Vec<_>>();
+        let argv = |args: &[&str]| {
+            UsersProgram::unnamed(&args.iter().map(|arg| arg.to_string()).collect::<Vec<_>>())
+        };
         let (device, none) = (Device::Cpu(vec![0]), Surroundings::default());
         let cell = command(&argv(&["/usr/bin/python3", "train.py"]), &device, &none).expect("a cell");
         assert!(cell.job.starts_with("cmd-python3-") && cell.job.len() == 18, "{}", cell.job);

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::bail;
 use cli::{options::RunOptions, table};
 use jobs::{
+    cells::{self, CommandLine},
     manifest::{self, RunRequest},
     plans::Estimates,
 };
@@ -49,6 +50,8 @@ const STRESSORS: &str = "stress";
 /// Example: `profile colocate set:quick --all-pairs --apart --device cuda:0,cuda:1`
 ///
 /// Example: `profile colocate lstm --cmd "python3 train.py --epochs 1" --device cpu:0`
+///
+/// Example: `profile colocate --cmd "python3 train.py" --name small --cmd "python3 train.py --large" --name large`
 ///
 /// Example: `profile colocate resnet18-mini --sensitivity --device cpu:0`
 #[derive(clap::Args)]
@@ -133,6 +136,8 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
     settings.surroundings = args.measure.surroundings(&args.run, &pool, has_commands)?;
     settings.budget_s = args.resumable.budget.map(|budget| budget.as_secs_f64());
     let surroundings = settings.surroundings.clone().unwrap_or_default();
+    let commands = args.measure.cmd.iter().map(|CommandLine(argv)| &argv[..]);
+    let programs = cells::programs(&catalog, commands, &args.measure.name)?;
     let mut estimates = Estimates::new(&settings, args.run.seed);
     let company = match (args.all_pairs, args.size, args.sensitivity) {
         (true, ..) => Company::Every(2),
@@ -146,7 +151,7 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
     };
     let request = GroupRequest {
         jobs: &args.jobs,
-        commands: &args.measure.cmd,
+        programs: &programs,
         surroundings: &surroundings,
         company,
         apart: args.apart,

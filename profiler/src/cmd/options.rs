@@ -13,6 +13,7 @@ use jobs::{
     surroundings::{self, Variable},
 };
 use record::manifest::{Cell, Settings};
+use rig::StepPattern;
 use schema::{catalog::Catalog, device::Device, job::Job, spec::Collectives, surroundings::Surroundings};
 
 use crate::cores;
@@ -27,6 +28,11 @@ pub(super) struct MeasureOptions {
     /// as a shell splits it, but no shell runs it.
     #[arg(long, value_name = "COMMAND")]
     pub(super) cmd: Vec<CommandLine>,
+    /// The name of a program of your own in tables, figures and comparisons, in place of a name that is made from its command.
+    ///
+    /// With several --cmd, name each of them, in their order. A name has letters, digits and any of -_. and is not that of a workload.
+    #[arg(long, value_name = "NAME")]
+    pub(super) name: Vec<String>,
     /// A regular expression for the lines of a program's output that end a step, as '^step (\d+)'. The hook for PyTorch is then
     /// not used.
     ///
@@ -136,6 +142,7 @@ impl MeasureOptions {
         let of_programs = [
             ("--steps-regex", self.steps_regex.is_some()),
             ("--input", self.input.is_some()),
+            ("--name", !self.name.is_empty()),
             ("--cwd", self.cwd.is_some()),
             ("--env", !self.env.is_empty()),
         ];
@@ -161,6 +168,12 @@ impl MeasureOptions {
         let own = jobs.iter().filter_map(|job| job.device.as_ref());
         pool::check_memory(run.memory, pool.iter().chain(own))?;
         Ok((catalog, pool))
+    }
+
+    /// Whether lines of output have the samples of a step.
+    pub(super) fn captures_samples(&self) -> bool {
+        let pattern = self.steps_regex.as_deref().map(StepPattern::parse);
+        pattern.is_some_and(|pattern| pattern.is_ok_and(|pattern| pattern.has_samples()))
     }
 
     /// The surroundings of the programs of a run, which take the first device of the pool; `None` if it has no programs.

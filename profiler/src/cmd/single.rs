@@ -12,7 +12,7 @@ use jobs::{
     plans::Estimates,
 };
 use record::{
-    manifest::{Manifest, Settings},
+    manifest::{Cell, Manifest, Settings},
     rows::{self, JobTable},
 };
 use rig::{Exit, output};
@@ -55,6 +55,8 @@ const DEFAULT_BUDGET: Duration = Duration::from_secs(3600);
 ///
 /// Example: `profile single --repeats 3 --cwd project --env SEED={repeat} -- python3 train.py --out {launch}/results`
 ///
+/// Example: `profile single --name small --batch 64 --prepare "rm -rf cache" -- python3 train.py --batch 64`
+///
 /// Example: `profile single lstm --cmd "python3 train.py" --cmd "python3 train.py --amp" --steps 200`
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -66,7 +68,9 @@ pub(super) struct Args {
     /// the column memory_estimate_bytes. If no plan is named, memory is estimated only where the device may be too small.
     #[arg(long, value_name = "P,..|all", value_delimiter = ',')]
     plan: Vec<PlanOrAll>,
-    /// Global batches to cross with the jobs that name none.
+    /// Global batches to cross with the jobs that name none; without jobs, the number of samples of a step of programs.
+    ///
+    /// Samples are counted over all ranks of a program. The rows then have the global batch and samples/s.
     #[arg(long, value_name = "N,..", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
     batch: Vec<u32>,
     /// A CSV file whose column `job` names the jobs to measure, as `sched fit --suggest` writes it.
@@ -88,7 +92,8 @@ pub(super) struct Args {
     ci: Option<f64>,
     /// The time in which a program of your own must take its first step [default: 30m].
     ///
-    /// It applies with --seconds or --steps, and is the limit of --prepare and --cleanup, too. A program that has taken no step by then is ended, and the launch has failed.
+    /// It applies with --seconds or --steps, and is the limit of --prepare and --cleanup, too. A program that has taken no step by
+    /// then is ended, and the launch has failed.
     #[arg(long, value_name = "TIME", value_parser = positive_time)]
     first_step_timeout: Option<Duration>,
     /// A command before each launch of a program of your own, run by `sh -c`. Its time is not measured.
@@ -169,9 +174,11 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
     if !has_jobs && !has_commands {
         bail!("name a job, as in `profile single resnet18-cifar`; `profile list` shows the workloads");
     }
-    let grid_options = [("--plan", !args.plan.is_empty()), ("--batch", !args.batch.is_empty())];
-    if let Some((option, _)) = grid_options.into_iter().find(|(_, is_given)| *is_given && !has_jobs) {
-        bail!("{option} applies to jobs only, and none is named; remove it");
+    if !args.plan.is_empty() && !has_jobs {
+        bail!("--plan applies to jobs only, and none is named; remove it");
+    }
+    if !has_jobs {
+        check_batch_of_programs(args)?;
     }
     args.measure.check_use(&args.run, has_jobs, has_commands)?;
     let budget = args.resumable.budget.or(args.ci.map(|_| DEFAULT_BUDGET));
@@ -188,8 +195,10 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
     let mut estimates = Estimates::new(&settings, args.run.seed);
     let mut cells = cells::alone(&catalog, &jobs, &axes(args)?, &pool, Some(&mut estimates))?;
     let surroundings = settings.surroundings.clone().unwrap_or_default();
-    for argv in args.commands() {
-        cells.push(cells::command(argv, &pool[0], &surroundings)?);
+    let global_batch = args.batch.first().copied().filter(|_| !has_jobs);
+    for program in cells::programs(&catalog, args.commands(), &args.measure.name)? {
+        let cell = cells::command(&program, &pool[0], &surroundings)?;
+        cells.push(Cell { global_batch, ..cell });
     }
     cells::distinct(&cells)?;
     if let [only] = &cells[..]
@@ -200,6 +209,17 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
     args.measure.check_cells(&cells)?;
     let request = RunRequest { cells, groups: Vec::new(), settings, seed: args.run.seed };
     Ok((manifest::make(&catalog, request)?, estimates.footprints()))
+}
+
+/// Checks that the batch of programs is one number, and no other one is captured.
+fn check_batch_of_programs(args: &Args) -> anyhow::Result<()> {
+    if args.batch.len() > 1 {
+        bail!("--batch: without jobs it is the number of samples of a step of the programs; name one number");
+    }
+    if !args.batch.is_empty() && args.measure.captures_samples() {
+        bail!("--batch: a group of --steps-regex captures the samples of each step; remove one of them");
+    }
+    Ok(())
 }
 
 /// The surroundings of programs, with the commands before and after each launch.

@@ -44,6 +44,7 @@ pub(super) fn measurement(
         Ok(events) => (events, None),
         Err(error) => (JobEvents::default(), Some(error)),
     };
+    let blank = blank_of_spec(run, &spec);
     let mut row = Measurement {
         launch: launch.into(),
         repeat: spec.block,
@@ -52,10 +53,11 @@ pub(super) fn measurement(
         threads: spec.threads,
         steps_total: steps_taken,
         memory_estimate_bytes: estimate(manifest, &spec),
+        global_batch: blank.global_batch.or_else(|| cell_of(manifest, &spec)?.global_batch),
         status: if end.err.is_some() { Status::Failed } else { Status::Ok },
         err: end.err,
         err_detail: end.err_detail.clone(),
-        ..blank_of_spec(run, &spec)
+        ..blank
     };
     // A file was changed after the run. The row says so, and the other rows are still derived.
     if let Some(error) = unreadable {
@@ -148,7 +150,11 @@ pub(super) fn blank(run: &RunDir, cell: &Cell) -> Measurement {
 
 /// The memory that was estimated for a launch's cell before the run began.
 pub(super) fn estimate(manifest: &Manifest, spec: &LaunchSpec) -> Option<u64> {
-    manifest.cells.iter().find(|cell| cell.name == spec.cell)?.memory_estimate_bytes
+    cell_of(manifest, spec)?.memory_estimate_bytes
+}
+
+fn cell_of<'a>(manifest: &'a Manifest, spec: &LaunchSpec) -> Option<&'a Cell> {
+    manifest.cells.iter().find(|cell| cell.name == spec.cell)
 }
 
 pub(super) fn blank_of_spec(run: &RunDir, spec: &LaunchSpec) -> Measurement {
@@ -298,7 +304,10 @@ impl LaunchRecord<'_> {
         row.step_ns_mean = ns(window.0 as f64 / used.len() as f64);
         row.step_ns_p90 = summary.tail.p90;
         row.step_ns_p99 = summary.tail.p99;
-        let samples = total(used.iter().map(|step| step.samples));
+        // A program whose steps do not report their samples has as many as the user says.
+        let of_batch = row.global_batch.filter(|_| !self.spec.program.speaks());
+        let samples = total(used.iter().map(|step| step.samples))
+            .or(of_batch.map(|batch| u64::from(batch) * used.len() as u64));
         row.samples_per_s = samples
             .filter(|samples| window > Nanos::ZERO && *samples > 0)
             .map(|samples| rounded(samples as f64 / window.as_secs_f64(), 3));

@@ -4,6 +4,7 @@ mod beside;
 mod bursts;
 mod endings;
 mod first_step;
+mod identity;
 mod place_of_its_own;
 mod protocol;
 mod pytorch;

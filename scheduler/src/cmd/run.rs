@@ -14,7 +14,8 @@ use cli::{
 use engine::job::{JobRequest, Payload};
 use formats::rows::{DrawnTotals, Outcome};
 use jobs::{
-    cells, folder, machine,
+    cells::{self, UsersProgram},
+    folder, machine,
     manifest::{self, RunRequest},
     plans::{self, Effort, Estimates},
     pool, run, software, workload_lookup,
@@ -240,7 +241,7 @@ fn cell(
             }
             let takes_one = "a command is started as one process, and this one asks for more devices";
             let unsupported = (asked.devices > 1).then(|| takes_one.to_owned());
-            let cell = cells::command(argv, first, &Surroundings::default())?;
+            let cell = cells::command(&UsersProgram::unnamed(argv), first, &Surroundings::default())?;
             return Ok(Cell { name: asked.name.clone(), devices: Vec::new(), unsupported, ..cell });
         }
     };

@@ -50,6 +50,11 @@ impl StepPattern {
         self.step.is_some()
     }
 
+    /// Whether lines have the samples of a step.
+    pub fn has_samples(&self) -> bool {
+        self.samples.is_some()
+    }
+
     /// What a line says; `None` if it ends no step.
     ///
     /// # Errors
