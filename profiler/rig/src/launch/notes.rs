@@ -48,19 +48,18 @@ mod tests {
     #[test]
     fn processes_are_counted_once_whatever_else_the_file_says() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let none = Notes::default();
-        let loaded = Notes { has_pytorch: true, ..none };
+        let loaded = || Notes { has_pytorch: true, ..Notes::default() };
         for (text, notes) in [
-            ("", none),
-            ("loaded 7\n", loaded),
-            ("loaded 7\nloaded 8\nunheard 8\nunheard 8\nunheard 9\n", Notes { unheard: 2, ..loaded }),
-            ("loaded 7\nungated 7\n", Notes { ungated: true, ..loaded }),
-            ("loaded 7\nalternating 7\n", Notes { alternating: true, ..loaded }),
+            ("", Notes::default()),
+            ("loaded 7\n", loaded()),
+            ("loaded 7\nloaded 8\nunheard 8\nunheard 8\nunheard 9\n", Notes { unheard: 2, ..loaded() }),
+            ("loaded 7\nungated 7\n", Notes { ungated: true, ..loaded() }),
+            ("loaded 7\nalternating 7\n", Notes { alternating: true, ..loaded() }),
             (
                 "loaded 7\nalternating 7\nuncounted 7 2\nuncounted 8 5\nuncounted 7 60\n",
-                Notes { alternating: true, uncounted_calls: Some(65), ..loaded },
+                Notes { alternating: true, uncounted_calls: Some(65), ..loaded() },
             ),
-            ("unheard\nunheardly 3\nfuture 4\nuncounted 7\nuncounted 7 x\n", none),
+            ("unheard\nunheardly 3\nfuture 4\nuncounted 7\nuncounted 7 x\n", Notes::default()),
         ] {
             fs::write(&file, text).unwrap();
             assert_eq!(read(file.path()), notes, "{text:?}");

@@ -16,6 +16,11 @@ fn what_is_wrong_is_said_before_anything_starts() {
         ("a,0,short@dp4,,5,", "--policy fifo", "line 2: column 'job': asks for 4 devices"),
         ("a,0,short,,5,\na,1,short,,5,", "--policy fifo", "line 3: column 'name'"),
         ("a,0,short,,5,\nb,1,sho", "--policy fifo", "line 3"),
+        (
+            "a,0,,echo {launch}/x,,",
+            "--policy fifo",
+            "job 'a': only `profile` fills in {launch}, {repeat} and {run}",
+        ),
         ("a,0,short,,5,", "--policy lifo", "there is no policy 'lifo'"),
         (
             "a,0,short,,5,",
