@@ -13,7 +13,7 @@ use std::{
 use anyhow::Context as _;
 use rustix::{
     fs::{Access, access},
-    process::{Pid, Signal},
+    process::{Pid, Signal, WaitOptions, waitpid},
 };
 use schema::{capabilities::Capabilities, shapes::Shapes};
 
@@ -121,7 +121,13 @@ pub(crate) fn answer_within(
     }
     let pid = Pid::from_child(&child);
     let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || sender.send(child.wait_with_output()));
+    let wait = thread::Builder::new().spawn(move || sender.send(child.wait_with_output()));
+    if let Err(error) = wait {
+        // Nothing would wait for its end, as where no more processes can be started.
+        let _ = rustix::process::kill_process(pid, Signal::KILL);
+        let _ = waitpid(Some(pid), WaitOptions::empty());
+        return Err(error);
+    }
     match receiver.recv_timeout(timeout) {
         Ok(output) => output.map(Some),
         Err(_) => {
