@@ -131,6 +131,12 @@ fn the_manifest_has_the_revision_of_the_programs_source_tree() {
     door.write("sub/t.sh", "true again\n");
     let dirty = source_tree("dirty").expect("git is there");
     assert_eq!((dirty.revision, dirty.dirty), (clean.revision, true));
+
+    let begin = ["--budget", "1ns", "--cwd", "sub", "--out", "resumed", "--", "sh", "t.sh"];
+    exits(1, &door, "single --device cpu:0 --repeats 1", &begin);
+    git("commit -qam y").expect("git commits");
+    let said = door.exits(0, "single --resume resumed --budget 1h --yes");
+    assert!(said.err.contains("the source tree of its programs has changed"), "{}", said.err);
     assert!(!door.path("sub/.git/index.lock").exists());
 }
 
