@@ -66,6 +66,9 @@ pub struct RankEnd {
     /// The rank ended by an exit or a fault of its own, before the order to stop.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_itself: bool,
+    /// When its process was started. Absent in files of before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub began_mono_ns: Option<u64>,
     /// Time from its start to its end.
     pub wall_ns: Option<u64>,
     /// Largest resident set of a single process of the rank.

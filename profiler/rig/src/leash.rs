@@ -99,8 +99,12 @@ const LINK: &str = "--link";
 /// Follows it if the program runs in another folder than the harness; the folder follows.
 const CWD: &str = "--cwd";
 
-/// `leash [--cgroup DIRECTORY] [--slice-ns NS] [--link PATH] [--cwd FOLDER] STDOUT DEVICE PROGRAM ARGUMENT...`: runs a program until
-/// it ends or the harness does.
+/// Follows it once for each variable of the program alone; its name and its value follow. The dynamic linker reads some variables, and
+/// the leash is no program of the user's.
+const ENV: &str = "--env";
+
+/// `leash [--cgroup DIRECTORY] [--slice-ns NS] [--link PATH] [--cwd FOLDER] [--env NAME VALUE].. STDOUT DEVICE PROGRAM ARGUMENT...`: runs
+/// a program until it ends or the harness does.
 ///
 /// File descriptors: 0 becomes the program's stdin, 1 is the socket to the harness, 2 becomes the
 /// program's stderr. `STDOUT` is the file for its stdout. `DEVICE` binds it to cores if it is a set of cores.
@@ -133,10 +137,17 @@ fn lead(arguments: &[OsString]) -> anyhow::Result<()> {
         [option, folder, rest @ ..] if option == CWD => (Some(Path::new(folder)), rest),
         _ => (None, arguments),
     };
+    let (mut variables, mut arguments) = (Vec::new(), arguments);
+    while let [option, name, value, rest @ ..] = arguments
+        && option == ENV
+    {
+        variables.push((name, value));
+        arguments = rest;
+    }
     let [stdout, device, program, arguments @ ..] = arguments else {
         anyhow::bail!(
-            "usage: leash [{CGROUP} DIRECTORY] [{SLICE} NS] [{LINK} PATH] [{CWD} FOLDER] STDOUT DEVICE PROGRAM ARGUMENT...; the \
-             harness starts this"
+            "usage: leash [{CGROUP} DIRECTORY] [{SLICE} NS] [{LINK} PATH] [{CWD} FOLDER] [{ENV} NAME VALUE].. STDOUT DEVICE PROGRAM \
+             ARGUMENT...; the harness starts this"
         )
     };
     // A signal to all programs with the harness's name then spares the leashes, which clean up after it.
@@ -149,7 +160,7 @@ fn lead(arguments: &[OsString]) -> anyhow::Result<()> {
     let started = cgroup
         .map_or(Ok(()), join)
         .and_then(|()| slice.map_or(Ok(()), |ns| slices::take(Duration::from_nanos(ns))))
-        .and_then(|()| start(stdout.as_ref(), device, cwd, (program, arguments)));
+        .and_then(|()| start(stdout.as_ref(), device, (cwd, &variables), (program, arguments)));
     let was_told = Arc::new(AtomicBool::new(false));
     let started = started.and_then(|child| {
         let program = Pid::from_child(&child);
@@ -168,6 +179,7 @@ fn lead(arguments: &[OsString]) -> anyhow::Result<()> {
     // The leash sends these two, and a program that is exiting may still receive them.
     let by_ours = [Signal::TERM, Signal::KILL].iter().any(|ours| end.signal == Some(ours.as_raw()));
     end.by_itself = !by_ours && !was_told.load(Ordering::SeqCst);
+    end.began_mono_ns = Some(began.0);
     end.wall_ns = Some((Nanos::monotonic_now() - began).0);
     if was_told.load(Ordering::SeqCst) {
         // A shell ends at once by SIGTERM, and its child may still save its work. The harness orders a kill after the grace period.
@@ -200,7 +212,7 @@ fn join(cgroup: &Path) -> anyhow::Result<()> {
 fn start(
     stdout: &Path,
     device: &OsStr,
-    cwd: Option<&Path>,
+    (cwd, variables): (Option<&Path>, &[(&OsString, &OsString)]),
     (program, arguments): (&OsStr, &[OsString]),
 ) -> anyhow::Result<Child> {
     let stdout = File::options()
@@ -222,6 +234,7 @@ fn start(
         .stdin(Stdio::inherit())
         .stdout(stdout)
         .stderr(Stdio::inherit())
+        .envs(variables.iter().copied())
         .env(MARK, getpid().as_raw_nonzero().to_string())
         .process_group(0);
     if let Some(cwd) = cwd {

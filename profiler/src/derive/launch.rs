@@ -66,8 +66,7 @@ pub(super) fn measurement(
         row.err_detail = Some(error.to_string());
     }
     row.wall_ns = end.ranks.iter().map(|rank| rank.wall_ns).max().flatten();
-    let began = end.mono_ns.saturating_sub(Nanos(row.wall_ns.unwrap_or(0)));
-    fill_from_events(&mut row, &spec, began, &ranks);
+    fill_from_events(&mut row, &spec, end, &ranks);
     row.host_rss_peak_bytes = memory::rss_peak_bytes(samples.of_launch(launch), end);
     let launch = LaunchRecord { spec: &spec, ranks: &ranks, samples, manifest, ended: end.mono_ns };
     let mut findings = Vec::new();
@@ -196,11 +195,10 @@ pub(super) fn read_events(run: &RunDir, spec: &LaunchSpec, end: &LaunchEnd) -> a
     read.map_err(|(path, error)| anyhow!(run.relative(&error.to_string(), &path)))
 }
 
-/// `began` is the start of the first process.
 pub(super) fn fill_from_events(
     row: &mut Measurement,
     spec: &LaunchSpec,
-    began: Nanos,
+    end: &LaunchEnd,
     ranks: &[Vec<EventLine>],
 ) {
     let mut peaks = Vec::new();
@@ -222,8 +220,9 @@ pub(super) fn fill_from_events(
     }
     row.peak_memory_bytes = peaks.iter().copied().max().flatten();
     row.peak_memory_sum_bytes = sum_of_all(peaks.into_iter());
-    if matches!(spec.program, Program::Command(_)) {
-        row.startup_ns = startup_of_command(spec, began, ranks);
+    let began = end.ranks.iter().filter_map(|rank| rank.began_mono_ns).min();
+    if let (Program::Command(_), Some(began)) = (&spec.program, began) {
+        row.startup_ns = startup_of_command(spec, Nanos(began), ranks);
     }
 }
 

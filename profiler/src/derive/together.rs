@@ -156,7 +156,7 @@ impl Together<'_> {
             memory_estimate_bytes: launch::estimate(self.manifest, &first.spec),
             ..launch::blank_of_spec(self.run, &first.spec)
         };
-        launch::fill_from_events(&mut row, &first.spec, first.life().start, &first.events.others);
+        launch::fill_from_events(&mut row, &first.spec, &first.end, &first.events.others);
         let resident =
             |told: &Told| memory::rss_peak_bytes(self.samples.of_launch(&told.spec.launch), &told.end);
         let resident: Option<Vec<u64>> = launches.iter().map(resident).collect();

@@ -1,7 +1,7 @@
 //! The harness's end of a leash.
 
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     fs::File,
     io::{self, Write},
     net::Shutdown,
@@ -20,7 +20,7 @@ use tokio::{
 };
 
 use super::{
-    CGROUP, CWD, EXITED, Isolation, KILL, KILL_ROUND, LINK, MARK, REFUSED, SLICE, STARTED, TERMINATE,
+    CGROUP, CWD, ENV, EXITED, Isolation, KILL, KILL_ROUND, LINK, MARK, REFUSED, SLICE, STARTED, TERMINATE,
     TERMINATED,
 };
 use crate::{descriptors, processes::strays};
@@ -117,12 +117,17 @@ impl LeashHandle {
         if let Some(cwd) = &rank.cwd {
             command.arg(CWD).arg(cwd);
         }
+        let set_by_us = || rank.environment.iter().chain(&isolation.environment).map(|(name, _)| *name);
+        for (name, value) in &rank.users_environment {
+            if !set_by_us().any(|other| other == name) {
+                command.arg(ENV).args([OsStr::new(name), value]);
+            }
+        }
         command
             .arg(&rank.stdout)
             .arg(rank.device.to_string())
             .arg(&rank.program)
             .args(&rank.arguments)
-            .envs(rank.users_environment)
             .envs(rank.environment)
             .envs(isolation.environment.iter().map(|(name, value)| (name, value)))
             .stdin(rank.stdin)
