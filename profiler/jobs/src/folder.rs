@@ -55,13 +55,6 @@ pub fn is_that_of_the_beginning(run: &RunDir, manifest: &Manifest) -> anyhow::Re
         path.display(),
         taken(manifest)
     );
-    let source_tree = source_tree(&manifest.settings, &manifest.cells);
-    if then.source_tree != source_tree {
-        output::note(format_args!(
-            "warning: {}: the source tree of its programs has changed since the run was begun",
-            path.display()
-        ));
-    }
     if let Some(program) = then.changed_program(&now) {
         bail!(
             "{}: the program {:?} has changed since the run was begun; put back what it was, or begin a new run",
@@ -70,6 +63,22 @@ pub fn is_that_of_the_beginning(run: &RunDir, manifest: &Manifest) -> anyhow::Re
         );
     }
     Ok(())
+}
+
+/// Notes if the source tree of the programs of a run is not, or may not be, what it was when the run was begun. Git is asked, which may
+/// start programs that the configuration of the tree names: the user has agreed to start programs of the run.
+pub fn compare_source_tree(run: &RunDir, manifest: &Manifest) {
+    let Some(then) = manifest.folder.as_ref().and_then(|folder| folder.source_tree.as_ref()) else { return };
+    let verdict = match source_tree(&manifest.settings, &manifest.cells) {
+        Some(now) if now.revision != then.revision || now.dirty != then.dirty => "has changed",
+        Some(now) if now.dirty => "may have changed: it had and has changes that are not committed",
+        Some(_) => return,
+        None => "may have changed: git does not tell its revision",
+    };
+    let path = run.path().display();
+    output::note(format_args!(
+        "warning: {path}: since the run was begun, the source tree of its programs {verdict}"
+    ));
 }
 
 /// The programs, data and catalogs that a run takes from its folder, for people.

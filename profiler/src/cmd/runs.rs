@@ -7,7 +7,7 @@ use cli::{
     agree::{self, Consent},
     table,
 };
-use jobs::manifest;
+use jobs::{folder, manifest};
 use record::{
     manifest::Manifest,
     rows::{self, Summary},
@@ -51,6 +51,7 @@ pub(super) fn resume(
     let mut manifest = run.manifest()?;
     measure::can_go_on(&run, &manifest, command)?;
     let consent = options.yes.to_start(agree::programs_of(&manifest))?;
+    folder::compare_source_tree(&run, &manifest);
     if let Some(budget) = options.budget {
         manifest.settings.budget_s = Some(budget.as_secs_f64());
     }

@@ -108,6 +108,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             }
             let policy = policy::program(&online::scheduling(&manifest)?.policy).map(str::to_owned);
             let consent = args.yes.to_start(policy.into_iter().chain(agree::programs_of(&manifest)))?;
+            folder::compare_source_tree(&run, &manifest);
             (run, consent)
         }
         (None, Some(trace), Some(policy)) => {

@@ -106,7 +106,12 @@ fn the_manifest_has_the_revision_of_the_programs_source_tree() {
     door.write("sub/t.sh", "true\n");
     let git = |arguments: &str| {
         let mut command = std::process::Command::new("git");
+        // The variables and the settings of a repository around the tests are not those of this one.
+        for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"] {
+            command.env_remove(name);
+        }
         command.args(["-C", "sub", "-c", "user.name=x", "-c", "user.email=x@x"]);
+        command.args(["-c", "commit.gpgsign=false", "-c", "core.hooksPath=/dev/null"]);
         command.args(arguments.split(' ')).current_dir(door.path(""));
         command.output().ok().filter(|output| output.status.success())
     };
