@@ -70,9 +70,9 @@ pub struct KnownCosts {
 impl SwitchCosts for KnownCosts {
     fn cost(&self, job: &JobKey<'_>, devices: u32, of: Cost, luck: &mut dyn FnMut() -> f64) -> Option<Nanos> {
         let measured = self.measured.as_ref().and_then(|costs| costs.cost(job, devices, of, luck));
-        let of_table = || self.startups.of(job, devices).filter(|_| of == Cost::Start);
+        let from_tables = || self.startups.median_for(job, devices).filter(|_| of == Cost::Start);
         let named = || self.named.as_ref()?.cost(job, devices, of, &mut || 0.0);
-        measured.or_else(of_table).or_else(named)
+        measured.or_else(from_tables).or_else(named)
     }
 
     fn works_on(&self, job: &JobKey<'_>, devices: u32) -> Nanos {

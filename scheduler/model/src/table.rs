@@ -11,7 +11,7 @@ use record::{
     manifest::{Cell, Manifest},
     rows::{Interference, Status, Summary, Warnings},
 };
-use schema::{device::Device, plan::Plan, sharing::Sharing, units::Nanos};
+use schema::{device::Device, job::command_name, plan::Plan, sharing::Sharing, units::Nanos};
 
 use self::estimate::{Estimate, pooled, step_alone, times};
 use crate::{
@@ -92,16 +92,18 @@ impl Table {
     /// Adds the measurements of a run.
     pub fn add(&mut self, manifest: &Manifest, summaries: &[Summary], interference: &[Interference]) {
         let began = manifest.started();
+        let programs = Programs::new(manifest);
         for row in summaries.iter().filter(|row| row.group.is_none()) {
             let Some(step_ns) = step_alone(row) else { continue };
             let Some((devices, device_type)) = devices_of(manifest, &row.device) else { continue };
-            let Summary { global_batch, plan, .. } = *row;
+            let (workload, global_batch) = programs.job(&row.workload, row.global_batch);
+            let plan = row.plan;
             let of = Measured { global_batch, plan, devices, device_type, threads: Some(row.threads) };
             self.device_types.insert(of.device_type.clone());
             if let Some(took) = row.startup_ns {
-                self.startups.add(&row.workload, (global_batch, plan), devices, Nanos(took));
+                self.startups.add(workload, (global_batch, plan), devices, Nanos(took));
             }
-            self.alone.entry(row.workload.clone()).or_default().push(Alone {
+            self.alone.entry(workload.to_owned()).or_default().push(Alone {
                 of,
                 began,
                 step_ns,
@@ -112,19 +114,20 @@ impl Table {
         for row in interference.iter().filter(|row| row.status == Status::Ok) {
             let Some(factor) = row.slowdown else { continue };
             let Some((devices, device_type)) = devices_of(manifest, &row.device) else { continue };
-            let Some(company) = company(manifest, row) else { continue };
+            let Some(company) = company(manifest, &programs, row) else { continue };
             let is_of_row = |summary: &&Summary| {
                 summary.group.as_ref() == Some(&row.group)
                     && summary.seat == Some(row.seat)
                     && summary.sharing == row.sharing
             };
             let threads = summaries.iter().find(is_of_row).map(|summary| summary.threads);
-            let Interference { global_batch, plan, .. } = *row;
+            let (workload, global_batch) = programs.job(&row.workload, row.global_batch);
+            let plan = row.plan;
             let of = Measured { global_batch, plan, devices, device_type, threads };
             self.device_types.insert(of.device_type.clone());
             self.minds_neighbours |= matches!(company, Company::Neighbour(_));
             let factor = (factor, row.slowdown_ci_lo.zip(row.slowdown_ci_hi));
-            let slowdowns = self.slowdowns.entry(row.workload.clone()).or_default();
+            let slowdowns = self.slowdowns.entry(workload.to_owned()).or_default();
             slowdowns.push(Slowdown { of, company, factor, warnings: row.warnings.clone() });
         }
     }
@@ -346,9 +349,29 @@ fn devices_of(manifest: &Manifest, devices: &str) -> Option<(u32, String)> {
     fits.then(|| (types.len() as u32, first.clone()))
 }
 
+/// The programs of a run, by the names in its rows. A trace has the command of a program, but neither the name nor the batch that the user
+/// gave it.
+struct Programs<'a>(HashMap<&'a str, String>);
+
+impl<'a> Programs<'a> {
+    fn new(manifest: &'a Manifest) -> Programs<'a> {
+        let cells = manifest.cells.iter();
+        Programs(
+            cells
+                .filter_map(|cell| Some((&*cell.workload, command_name(cell.command.as_deref()?))))
+                .collect(),
+        )
+    }
+
+    /// The workload and the batch of a job as a trace has them.
+    fn job<'b>(&'b self, workload: &'b str, global_batch: Option<u32>) -> (&'b str, Option<u32>) {
+        self.0.get(workload).map_or((workload, global_batch), |name| (name, None))
+    }
+}
+
 /// The other members of a row's group. `None` for several neighbours, or neighbours and co-runners at once,
 /// because no question is about those.
-fn company(manifest: &Manifest, row: &Interference) -> Option<Company> {
+fn company(manifest: &Manifest, programs: &Programs<'_>, row: &Interference) -> Option<Company> {
     let mut groups = manifest.groups.iter();
     let group = groups.find(|group| group.name == row.group && group.sharing == row.sharing)?;
     let cell = |name: &String| manifest.cells.iter().find(|cell| cell.name == *name);
@@ -358,7 +381,10 @@ fn company(manifest: &Manifest, row: &Interference) -> Option<Company> {
     let shares = |other: &Cell| {
         other.devices.iter().any(|device| own.devices.iter().any(|own| own.shares_with(device)))
     };
-    let member = |cell: &Cell| (cell.workload.clone(), cell.global_batch, cell.plan);
+    let member = |cell: &Cell| {
+        let (workload, global_batch) = programs.job(&cell.workload, cell.global_batch);
+        (workload.to_owned(), global_batch, cell.plan)
+    };
     let members: Vec<Member> = others().map(|(_, other)| member(other)).collect();
     if others().all(|(_, other)| shares(other)) {
         return Some(Company::CoRunners(members, row.sharing.clone()));

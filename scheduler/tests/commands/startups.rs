@@ -8,10 +8,10 @@ use formats::{
 };
 use front_door::{Door, Said, has_cores};
 use record::{
+    manifest::Cell,
     rows::{self, Status, Summary},
     run_dir::RunDir,
 };
-use schema::job::command_name;
 
 use crate::{run, sim};
 
@@ -20,24 +20,37 @@ const SECOND: u64 = 1_000_000_000;
 /// Imports for 700 ms, and then shows a step each 20 ms.
 const TRAIN: &str = "sleep 0.7; for i in 1 2 3 4 5 6 7 8 9 10 11 12; do echo step $i; sleep 0.02; done";
 
-/// A table in which `sh train.sh` takes 13 s to start, and 100 ms for a step.
+/// A table in which `sh train.sh` takes 13 s to start, and 100 ms for a step. The user has named the program, and given it a batch.
 fn with_table(door: &Door) {
     sim::measured(door, "t");
-    let path = door.path("t/summary.csv");
-    let mut rows: Vec<Summary> = rows::read(&path).expect("it reads");
-    let command = ["sh", "train.sh"].map(str::to_owned);
-    let program = Summary {
-        job: "cmd".into(),
-        workload: command_name(&command),
+    let run = RunDir::open(&door.path("t")).expect("it is a run");
+    let mut manifest = run.manifest().expect("it reads");
+    let command = Some(["sh", "train.sh"].map(str::to_owned).into());
+    let of_lstm = manifest.cells[0].clone();
+    manifest.cells.push(Cell {
+        name: "mine".into(),
+        job: "mine".into(),
+        workload: "mine".into(),
+        command,
+        global_batch: Some(16),
         plan: None,
-        global_batch: None,
+        ..of_lstm
+    });
+    std::fs::remove_file(run.manifest_path()).expect("it is there");
+    run.write_manifest(&manifest).expect("it is written");
+    let mut rows: Vec<Summary> = rows::read(&run.summary_path()).expect("it reads");
+    let program = Summary {
+        job: "mine".into(),
+        workload: "mine".into(),
+        plan: None,
+        global_batch: Some(16),
         samples_per_s: None,
         step_ns_median: Some(SECOND / 10),
         startup_ns: Some(13 * SECOND),
         ..rows[0].clone()
     };
     rows.push(program);
-    rows::write(&path, &rows).expect("it is written");
+    rows::write(&run.summary_path(), &rows).expect("it is written");
 }
 
 fn simulated(door: &Door, arguments: &str) -> Vec<Outcome> {

@@ -34,8 +34,8 @@ impl Startups {
     }
 
     /// The median over the rows of the job itself, or else over those of its workload with the closest number of devices. `None` if no
-    /// row has one.
-    pub fn of(&self, job: &JobKey<'_>, devices: u32) -> Option<Nanos> {
+    /// row has a start time.
+    pub fn median_for(&self, job: &JobKey<'_>, devices: u32) -> Option<Nanos> {
         let rows = self.rows.get(job.workload)?;
         let distance = |row: &Startup| {
             (row.devices.abs_diff(devices), row.batch_and_plan != (job.global_batch, job.plan))
@@ -56,14 +56,14 @@ mod tests {
         for (batch, devices, took) in [(8, 1, 10), (8, 1, 30), (8, 1, 12), (16, 1, 50), (8, 4, 90)] {
             startups.add("bert", (Some(batch), None), devices, Nanos(took));
         }
-        let of = |workload, batch, devices| {
+        let median = |workload, batch, devices| {
             let job = JobKey { workload, global_batch: Some(batch), plan: None, trace_time: None };
-            startups.of(&job, devices).map(|took| took.0)
+            startups.median_for(&job, devices).map(|took| took.0)
         };
-        assert_eq!(of("bert", 8, 1), Some(12));
-        assert_eq!(of("bert", 16, 1), Some(50));
-        assert_eq!(of("bert", 32, 1), Some(21), "of all rows on one device");
-        assert_eq!(of("bert", 16, 3), Some(90));
-        assert_eq!(of("gpt2", 8, 1), None);
+        assert_eq!(median("bert", 8, 1), Some(12));
+        assert_eq!(median("bert", 16, 1), Some(50));
+        assert_eq!(median("bert", 32, 1), Some(21), "of all rows on one device");
+        assert_eq!(median("bert", 16, 3), Some(90));
+        assert_eq!(median("gpt2", 8, 1), None);
     }
 }
