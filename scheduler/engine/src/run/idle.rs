@@ -7,7 +7,7 @@ use schema::units::Nanos;
 const WAKES: u32 = 1_000;
 /// The time of the run in which [`WAKES`] idle wakes are an error.
 const WITHIN: Nanos = Nanos::SECOND;
-/// The number of idle wakes in a row after which a run is stuck, if actions were refused and nothing but the policy can change.
+/// The number of idle wakes in a row with refused actions after which a run is stuck, if nothing but the policy can change.
 const REFUSED_WAKES: u32 = 100;
 
 /// Counts idle wakes in a row: turns whose event is [`ClusterEvent::Deadline`](formats::decision::ClusterEvent) and that have no action.
@@ -15,8 +15,8 @@ const REFUSED_WAKES: u32 = 100;
 pub(super) struct IdleWakes {
     since: Option<Nanos>,
     count: u32,
-    /// Whether an action was refused in these turns or in the turn before them.
-    was_refused: bool,
+    /// The number of the last of these wakes in a row at which an action was refused.
+    refused: u32,
 }
 
 impl IdleWakes {
@@ -26,10 +26,10 @@ impl IdleWakes {
     /// Fails if there were [`WAKES`] idle wakes within [`WITHIN`].
     pub(super) fn count(&mut self, now: Nanos, is_idle: bool, was_refused: bool) -> anyhow::Result<()> {
         if !is_idle {
-            *self = IdleWakes { was_refused, ..IdleWakes::default() };
+            *self = IdleWakes::default();
             return Ok(());
         }
-        self.was_refused |= was_refused;
+        self.refused = if was_refused { self.refused + 1 } else { 0 };
         let since = *self.since.get_or_insert(now);
         self.count += 1;
         if self.count < WAKES {
@@ -40,12 +40,12 @@ impl IdleWakes {
             passed >= WITHIN,
             "the policy was woken {WAKES} times within {passed} of the run and did nothing; it has to ask for a later time"
         );
-        *self = IdleWakes { was_refused: self.was_refused, ..IdleWakes::default() };
+        *self = IdleWakes { refused: self.refused, ..IdleWakes::default() };
         Ok(())
     }
 
-    /// Whether a run in which nothing but the policy can change is stuck: the policy asks for what is refused, or waits since.
+    /// Whether a run in which nothing but the policy can change is stuck: the policy asks again and again for what is refused.
     pub(super) fn are_stuck(&self) -> bool {
-        self.was_refused && self.count >= REFUSED_WAKES
+        self.refused >= REFUSED_WAKES
     }
 }

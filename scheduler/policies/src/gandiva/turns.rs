@@ -85,10 +85,14 @@ impl Gandiva {
 
     /// Whether a group has its devices and cannot be suspended now: one of its jobs never can, or is on its way back to them.
     fn has_to_stay(&self, view: &View<'_>, group: &Group) -> bool {
-        let resumes =
-            |job: JobId| view.job(job).placed().is_some_and(|placed| placed.phase == Phase::Resuming);
+        let comes = |job: JobId| match view.job(job).placed().map(|placed| placed.phase) {
+            Some(Phase::Resuming) => true,
+            // It may train before it is heard of, and is not stopped then.
+            Some(Phase::Starting) => view.asked_by(job).takes_no_checkpoint.is_some(),
+            _ => false,
+        };
         let mut up = group.members.iter().filter(|job| is_up(view, **job));
-        up.any(|job| resumes(*job) || !self.can_suspend(view, *job))
+        up.any(|job| comes(*job) || !self.can_suspend(view, *job))
     }
 
     /// Whether a group has no turn, because an action on one of its jobs was refused since the last one.

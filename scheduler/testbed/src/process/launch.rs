@@ -23,7 +23,7 @@ pub(super) enum Begins {
     Started,
     /// When it is first heard of. This is a command that shows its steps in its output.
     Heard,
-    /// When all ranks of a worker are ready, or the first rank of a command is.
+    /// When all ranks of a worker are ready, or the first of the ranks of a command is.
     Ready,
 }
 

@@ -23,8 +23,8 @@ impl ProcessLauncher {
                 if rank == 0 && launch.is_command {
                     if launch.begins == Begins::Started {
                         self.begin_training(member);
-                    } else if self.turns.is_none() {
-                        // It has its first grant before it is ready, and does not rest until that is heard of.
+                    } else if self.turns.is_none() && launch.phase() == LaunchPhase::Starting {
+                        // With its first grant it does not rest between its first step and the news of it.
                         self.grant_first(member);
                     }
                 }
