@@ -244,12 +244,14 @@ fn not_there(program: &str, surroundings: &Surroundings) -> String {
     let folder = surroundings::folder_of_words(Some(surroundings)).unwrap_or(Path::new(""));
     match (program.contains('/'), folder.join(program).is_file()) {
         (false, true) => {
+            let place = surroundings.cwd.as_deref().unwrap_or("this folder");
             format!(
-                "there is no program '{program}' on the PATH; to run the file in this folder, write ./{program}"
+                "there is no program '{program}' on the PATH; to run the file in {place}, write ./{program}"
             )
         }
         (true, true) => format!(
-            "the file '{program}' is not executable; run `chmod +x {program}` first, or name its interpreter before it"
+            "the file '{program}' is not executable; run `chmod +x {}` first, or name its interpreter before it",
+            folder.join(program).display()
         ),
         (_, false) => match &surroundings.cwd {
             Some(cwd) => format!("there is no program '{program}' in {cwd}; check its name and the PATH"),

@@ -1,6 +1,6 @@
 //! The folder and the environment that the user chooses for programs.
 
-use std::{collections::BTreeMap, ffi::OsStr, path::Path, str::FromStr};
+use std::{collections::BTreeMap, env, ffi::OsString, path::Path, str::FromStr};
 
 use anyhow::{bail, ensure};
 use rig::{has_words, programs, who_sets};
@@ -85,15 +85,22 @@ pub(crate) fn folder_of_words(surroundings: Option<&Surroundings>) -> Option<&Pa
     }
 }
 
+/// A `PATH` whose relative entries count from this folder. If the folder is not known yet, they count from the present one.
+fn seen_from(folder: Option<&Path>, path: &str) -> OsString {
+    let entries = env::split_paths(path).map(|entry| folder.unwrap_or(Path::new("")).join(entry));
+    env::join_paths(entries).unwrap_or_else(|_| path.into())
+}
+
 /// Whether a program can be started in these surroundings, as far as this is known before a launch.
 pub(crate) fn has_program(surroundings: &Surroundings, program: &str) -> bool {
     let path = surroundings.environment.get("PATH");
-    match folder_of_words(Some(surroundings)) {
+    let folder = folder_of_words(Some(surroundings));
+    match folder {
         _ if has_words(program) => true,
         None if program.contains('/') && Path::new(program).is_relative() => true,
         Some(folder) if program.contains('/') => programs::is_there(&folder.join(program).to_string_lossy()),
         _ => match path {
-            Some(path) => has_words(path) || programs::is_on(OsStr::new(path), program),
+            Some(path) => has_words(path) || programs::is_on(&seen_from(folder, path), program),
             None => programs::is_there(program),
         },
     }

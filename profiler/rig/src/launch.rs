@@ -47,8 +47,11 @@ use tokio::{
 
 pub(crate) use self::command::{environment, removed_from_environment};
 pub use self::{
-    command::Programs, remains::remove_remains, scraper::StepPattern, surroundings::who_sets,
-    words::has_words,
+    command::Programs,
+    remains::remove_remains,
+    scraper::StepPattern,
+    surroundings::who_sets,
+    words::{check_shell, has_words},
 };
 use self::{
     life::Life,

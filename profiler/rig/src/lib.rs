@@ -33,8 +33,8 @@ pub use self::{
     exit::Exit,
     idle_tracker::IdleTracker,
     launch::{
-        FIRST_STEP, LaunchRequest, POLL_TRAINING, Programs, StepPattern, StopMode, Timeouts, has_words,
-        remove_remains, who_sets,
+        FIRST_STEP, LaunchRequest, POLL_TRAINING, Programs, StepPattern, StopMode, Timeouts, check_shell,
+        has_words, remove_remains, who_sets,
     },
     leash::Isolation,
     measure::measure_alone,

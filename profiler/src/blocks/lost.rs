@@ -14,8 +14,9 @@ pub(crate) struct Lost(Vec<(Device, String)>);
 impl Lost {
     /// Records how a launch on these devices ended.
     pub(super) fn note(&mut self, launch: &str, devices: &[Device], end: &LaunchEnd) {
-        // A launch that was refused because of a lost device is not stuck itself.
-        if end.err == Some(ErrorKind::Stuck) && !end.ranks.is_empty() {
+        // A launch that was refused because of a lost device is not stuck itself: it has no rank, and no process of it was killed.
+        let was_there = !end.ranks.is_empty() || end.killed_after.is_some();
+        if end.err == Some(ErrorKind::Stuck) && was_there {
             self.0.extend(devices.iter().map(|device| (device.clone(), launch.to_owned())));
         }
     }
@@ -94,10 +95,13 @@ mod tests {
         lost.note("0001-a", &devices(&["cuda:0"]), &end(Some(ErrorKind::Hung), started.clone()));
         lost.note("0002-a", &devices(&["cuda:1"]), &end(Some(ErrorKind::Stuck), started));
         lost.note("0003-a", &devices(&["cuda:2"]), &end(Some(ErrorKind::Stuck), Vec::new()));
+        let prepared = LaunchEnd { killed_after: Some(Nanos(1)), ..end(Some(ErrorKind::Stuck), Vec::new()) };
+        lost.note("0004-a", &devices(&["cuda:3"]), &prepared);
         for (asked, launch) in [
             (&["cuda:0"][..], None),
             (&["cuda:0", "cuda:1"], Some("0002-a on cuda:1")),
             (&["cuda:2"], None),
+            (&["cuda:3"], Some("0004-a on cuda:3")),
             (&["cpu:0"], None),
         ] {
             let refusal = lost.refusal(&devices(asked));

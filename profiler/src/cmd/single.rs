@@ -2,7 +2,10 @@
 
 mod grid;
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::bail;
 use cli::{options::RunOptions, table};
@@ -15,7 +18,7 @@ use record::{
     manifest::{Cell, Manifest, Settings},
     rows::{self, JobTable},
 };
-use rig::{Exit, output};
+use rig::{Exit, check_shell, output};
 use schema::{
     device::Device, footprint::Footprints, job::Job, plan::Plan, surroundings::Surroundings, units::Nanos,
 };
@@ -102,7 +105,7 @@ pub(super) struct Args {
     /// step. If it fails, the program is not started, and the launch has failed.
     #[arg(long, value_name = "CMD")]
     prepare: Option<String>,
-    /// A command after each launch of a program of your own, run as that of --prepare, however the launch has ended.
+    /// A command after each launch of a program of your own, run like the command of --prepare, however the launch has ended.
     ///
     /// If it fails, the row has the warning cleanup. After Ctrl-C it has ten seconds.
     #[arg(long, value_name = "CMD")]
@@ -231,6 +234,11 @@ fn surroundings(args: &Args, pool: &[Device], has_commands: bool) -> anyhow::Res
         }
         if text.trim().is_empty() {
             bail!("{option}: expected a command");
+        }
+        // A run without --out is made in the current folder.
+        let run = args.run.out.as_deref().unwrap_or(Path::new("."));
+        if let Err(why) = check_shell(text, run) {
+            bail!("{option}: {why}");
         }
     }
     let chosen = args.measure.surroundings(&args.run, pool, has_commands)?;

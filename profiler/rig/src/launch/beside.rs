@@ -1,7 +1,7 @@
 //! The user's commands before and after a program, which a shell runs. What is measured ends before the second of them begins.
 //!
-//! Each runs under a leash, as a rank does: when it ends, when it exceeds its time limit and when the harness is killed, no process of
-//! it is left.
+//! Each runs under a leash, as a rank does: when it ends, when it exceeds its time limit and when the harness is killed, none of its
+//! processes is left.
 
 use std::time::Duration;
 
@@ -88,8 +88,12 @@ impl Launch {
         }
         let is_interrupted = kind == Some(ErrorKind::Interrupted);
         let limit = if is_interrupted { self.timeouts.grace } else { self.timeouts.first_step };
-        let (_, what) =
+        let (kind, what) =
             self.run_beside(Beside::Cleanup, programs, orders, &mut Vec::new(), limit).await.err()?;
+        if kind == ErrorKind::Stuck {
+            // Nothing is measured beside its process.
+            self.fail(0, (kind, format!("has ended, and --cleanup {what}")));
+        }
         let log = self.run.beside_path(&self.spec.launch, Beside::Cleanup.word(), "err");
         let words = verdict::words_of(&log);
         Some(verdict::without_paths(&self.run, &self.spec, format!("{what}; {words}"), [log]))
@@ -101,7 +105,7 @@ impl Launch {
         programs: &Programs,
         orders: &mut UnboundedReceiver<Order>,
         later: &mut Vec<Order>,
-        limit: Duration,
+        mut limit: Duration,
     ) -> Result<(), Fault> {
         let Some(text) = beside.text(&self.spec) else { return Ok(()) };
         let not_started = |why: String| (ErrorKind::Start, format!("could not be started: {why}"));
@@ -125,6 +129,10 @@ impl Launch {
                     RankStatus::Lost => break RankEnd::default(),
                 },
                 Some(order) = orders.recv() => match order {
+                    Order::Stop(StopMode::Immediately) if beside == Beside::Cleanup => {
+                        let passed = Nanos::monotonic_now().saturating_sub(began).as_duration();
+                        limit = limit.min(passed + self.timeouts.grace);
+                    }
                     Order::Stop(StopMode::Immediately) => {
                         ends_by = Some((ErrorKind::Interrupted, "was ended before it was done".into()));
                     }
@@ -151,6 +159,7 @@ impl Launch {
             }
             if dead_at.is_some_and(|at| now >= at) {
                 follow.abort();
+                self.killed_after = Some(self.timeouts.grace.into());
                 let death = Nanos::from(self.timeouts.death);
                 return Err((ErrorKind::Stuck, format!("did not end within {death} of SIGKILL")));
             }

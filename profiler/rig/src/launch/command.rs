@@ -2,7 +2,7 @@
 
 use std::{
     env,
-    ffi::{OsStr, OsString},
+    ffi::OsString,
     io,
     path::{Path, PathBuf, absolute},
     process::Stdio,
@@ -15,7 +15,7 @@ use schema::{
     wire::{TANDEM_CONTROL, TANDEM_EVENTS, TANDEM_SPEC},
 };
 
-use super::{beside::Beside, hook, launchers, surroundings::FilledSurroundings};
+use super::{beside::Beside, hook, launchers, surroundings::FilledSurroundings, words};
 use crate::{
     device::{DeviceError, uuid},
     leash::RankCommand,
@@ -123,13 +123,8 @@ pub(super) fn of_rank(
 /// A word in it stands for a path that a shell would split.
 pub(super) fn beside(run: &RunDir, spec: &LaunchSpec, beside: Beside, text: &str) -> io::Result<RankCommand> {
     let surroundings = FilledSurroundings::for_launch(run, spec)?;
+    words::check_shell(text, run.path())?;
     let filled = surroundings.word(text);
-    let is_plain = |c: char| c.is_alphanumeric() || "/._-+,=:@%".contains(c);
-    if filled != OsStr::new(text) && !absolute(run.path())?.to_string_lossy().chars().all(is_plain) {
-        let message =
-            "the path of the run has characters that a shell reads; name another directory with --out";
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
-    }
     let device = spec.devices[0].clone();
     let mut environment: Vec<(&'static str, OsString)> =
         visible(&device).map_err(io::Error::other)?.into_iter().collect();

@@ -3,7 +3,7 @@
 use std::{
     ffi::OsString,
     io,
-    path::{PathBuf, absolute},
+    path::{Path, PathBuf, absolute},
 };
 
 use record::run_dir::RunDir;
@@ -67,6 +67,20 @@ fn pieces(text: &str) -> Vec<Piece<'_>> {
 /// Whether a text has a word that is filled in, so that its meaning is known only when a launch begins.
 pub fn has_words(text: &str) -> bool {
     pieces(text).iter().any(|piece| matches!(piece, Piece::Word(_)))
+}
+
+/// Checks that no path is put into a command of a shell which the shell would split. `run` is the directory of the run.
+///
+/// # Errors
+/// The command has a word for a path, and the path has characters that a shell reads.
+pub fn check_shell(command: &str, run: &Path) -> io::Result<()> {
+    let is_path = |piece: &Piece<'_>| matches!(piece, Piece::Word(Word::Launch | Word::Run));
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+,=:@%".contains(c);
+    if pieces(command).iter().any(is_path) && !absolute(run)?.to_string_lossy().chars().all(is_plain) {
+        let why = "the path of the run has characters that a shell reads; name another directory with --out";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
+    Ok(())
 }
 
 /// What the words of a launch stand for. Paths are absolute, because a program may run in another folder.

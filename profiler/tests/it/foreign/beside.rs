@@ -130,11 +130,17 @@ fn a_resumed_run_names_its_commands_and_runs_them() {
 fn a_path_that_a_shell_would_split_is_not_put_into_a_command() {
     let door = crate::door();
     let options = ["--out", "a b", "--prepare", "touch {run}/x; touch prepared", "--", "true"];
-    exits(1, &door, "single --device cpu:0 --repeats 1", &options);
-    let [row] = &door.measurements("a b")[..] else { panic!("a launch, a row") };
-    let detail = row.err_detail.as_deref().unwrap_or_default();
-    assert!(detail.contains("the path of the run has characters that a shell reads"), "{detail}");
-    assert!(!door.path("prepared").exists());
+    let said = exits(2, &door, "single --device cpu:0 --repeats 1", &options);
+    assert!(
+        said.err.contains("--prepare: the path of the run has characters that a shell reads"),
+        "{}",
+        said.err
+    );
+    assert!(!door.path("prepared").exists() && !door.path("a b").exists());
+    // Only these two words are paths.
+    let options = ["--out", "a b", "--prepare", "touch repeat-{repeat}", "--", "true"];
+    exits(0, &door, "single --device cpu:0 --repeats 1", &options);
+    assert!(door.path("repeat-0").exists());
 }
 
 #[test]
