@@ -170,7 +170,7 @@ impl UsersProgram {
     }
 }
 
-/// The programs of a command line. The user names all of them, in their order, or none.
+/// The programs of a command line. The user gives a name to each program, in their order, or to no program.
 ///
 /// # Errors
 /// A name is no plain word or is that of a workload, there are too many or too few, or two programs have one.

@@ -28,7 +28,7 @@ pub(crate) fn of_run(started_utc: &str, settings: &Settings, cells: &[Cell]) -> 
     }
 }
 
-/// The source tree of the programs of these cells; `None` if git knows none, or if there are no programs.
+/// The source tree of the programs of these cells. `None` if git finds no source tree, and for cells without programs.
 pub(crate) fn source_tree(settings: &Settings, cells: &[Cell]) -> Option<SourceTree> {
     let has_programs = cells.iter().any(|cell| cell.command.is_some());
     let folder = surroundings::folder_of_words(settings.surroundings.as_ref()).filter(|_| has_programs)?;
@@ -65,8 +65,8 @@ pub fn is_that_of_the_beginning(run: &RunDir, manifest: &Manifest) -> anyhow::Re
     Ok(())
 }
 
-/// Notes if the source tree of the programs of a run is not, or may not be, what it was when the run was begun. Git is asked, which may
-/// start programs that the configuration of the tree names: the user has agreed to start programs of the run.
+/// Prints a warning if the source tree of the programs has changed since the run was begun, or if this cannot be told. Git may start
+/// filters that the tree configures, so that the user must have agreed to start the programs of the run.
 pub fn compare_source_tree(run: &RunDir, manifest: &Manifest) {
     let Some(then) = manifest.folder.as_ref().and_then(|folder| folder.source_tree.as_ref()) else { return };
     let verdict = match source_tree(&manifest.settings, &manifest.cells) {

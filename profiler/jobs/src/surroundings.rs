@@ -77,7 +77,7 @@ pub fn check_variables(
     }
 }
 
-/// The folder from which the words of a command count; `None` if it is known only when a launch begins.
+/// The folder to which relative paths in a command refer. `None` if the folder is known only when a launch begins.
 pub(crate) fn folder_of_words(surroundings: Option<&Surroundings>) -> Option<&Path> {
     match surroundings.and_then(|surroundings| surroundings.cwd.as_deref()) {
         Some(cwd) if has_words(cwd) => None,
@@ -85,7 +85,7 @@ pub(crate) fn folder_of_words(surroundings: Option<&Surroundings>) -> Option<&Pa
     }
 }
 
-/// A `PATH` whose relative entries count from this folder. If the folder is not known yet, they count from the present one.
+/// The value of `PATH` with its relative entries joined to this folder. An unknown folder leaves the entries as they are.
 fn seen_from(folder: Option<&Path>, path: &str) -> OsString {
     let entries = env::split_paths(path).map(|entry| folder.unwrap_or(Path::new("")).join(entry));
     env::join_paths(entries).unwrap_or_else(|_| path.into())

@@ -17,7 +17,7 @@ pub struct Folder {
     /// Digest of the length and the beginning of the first file that a command names, by that name: the program itself, or the script of an interpreter.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub programs: BTreeMap<String, String>,
-    /// The source tree of the programs at the beginning of the run; absent if git knows none.
+    /// The source tree of the programs at the beginning of the run. Absent if git finds no source tree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_tree: Option<SourceTree>,
 }

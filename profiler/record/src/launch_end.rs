@@ -18,7 +18,7 @@ pub struct LaunchEnd {
     /// Absent if the launch succeeded.
     pub err: Option<ErrorKind>,
     pub err_detail: Option<String>,
-    /// The time after SIGTERM in which a process did not end, so that it was killed. Absent if none was.
+    /// The time for which the harness waited after SIGTERM before it killed a process. Absent if no process was killed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub killed_after: Option<Nanos>,
     #[serde(default, skip_serializing_if = "Notes::are_empty")]
@@ -47,7 +47,7 @@ pub struct Notes {
     /// A process of the program has loaded the libraries of PyTorch, and the step hook was not told that PyTorch was imported.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lacks_hook: bool,
-    /// How the user's command after the program failed; absent if it did not, or if there is none.
+    /// The reason why the user's cleanup command failed. Absent if the command succeeded, and for a launch without a cleanup command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cleanup_failed: Option<String>,
 }
@@ -66,7 +66,7 @@ pub struct RankEnd {
     /// The rank ended by an exit or a fault of its own, before the order to stop.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_itself: bool,
-    /// When its process was started. Absent in files of before.
+    /// The start of its process. Absent in older files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub began_mono_ns: Option<u64>,
     /// Time from its start to its end.

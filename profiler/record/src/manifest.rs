@@ -111,7 +111,7 @@ pub struct Scheduling {
     /// The cost of a resumption after a pause of a job that was not calibrated; if absent, that of a switch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resume_cost_s: Option<f64>,
-    /// The cost of a first start of a job whose start was not measured; if absent, nothing.
+    /// The cost of the first start of a job without a measured start. If absent, the start costs nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_cost_s: Option<f64>,
     /// Present if steps of jobs were skipped.
@@ -206,7 +206,7 @@ pub struct AlikeNodes {
     pub facts: NodeFacts,
 }
 
-/// What is known of a node besides its devices. Bandwidths are those of one direction.
+/// The facts of a node besides its devices. Bandwidths are per direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeFacts {

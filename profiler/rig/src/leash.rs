@@ -99,8 +99,8 @@ const LINK: &str = "--link";
 /// Follows it if the program runs in another folder than the harness; the folder follows.
 const CWD: &str = "--cwd";
 
-/// Follows it once for each variable of the program alone; its name and its value follow. The dynamic linker reads some variables, and
-/// the leash is no program of the user's.
+/// Precedes a variable of the program, repeated for each variable; the name and the value follow. The leash does not set these
+/// variables for itself, because the dynamic linker would obey them there.
 const ENV: &str = "--env";
 
 /// `leash [--cgroup DIRECTORY] [--slice-ns NS] [--link PATH] [--cwd FOLDER] [--env NAME VALUE].. STDOUT DEVICE PROGRAM ARGUMENT...`: runs

@@ -14,7 +14,7 @@ pub(crate) struct Lost(Vec<(Device, String)>);
 impl Lost {
     /// Records how a launch on these devices ended.
     pub(super) fn note(&mut self, launch: &str, devices: &[Device], end: &LaunchEnd) {
-        // A launch that was refused because of a lost device is not stuck itself: it has no rank, and no process of it was killed.
+        // A launch that was refused because of a lost device is not stuck itself. It has no rank, and the harness killed no process.
         let was_there = !end.ranks.is_empty() || end.killed_after.is_some();
         if end.err == Some(ErrorKind::Stuck) && was_there {
             self.0.extend(devices.iter().map(|device| (device.clone(), launch.to_owned())));

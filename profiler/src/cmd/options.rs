@@ -30,8 +30,8 @@ pub(super) struct MeasureOptions {
     pub(super) cmd: Vec<CommandLine>,
     /// The name of a program of your own in tables, figures and comparisons, in place of a name that is made from its command.
     ///
-    /// With several --cmd, name each of them, in their order. A name begins with a letter, has up to
-    /// 40 letters, digits and any of -_., and is neither that of a workload nor begins with cmd-.
+    /// With several --cmd, give one name for each, in their order. A name begins with a letter and has up to 40 letters, digits and
+    /// any of -_. Names of workloads and names that begin with cmd- are refused.
     #[arg(long, value_name = "NAME")]
     pub(super) name: Vec<String>,
     /// A regular expression for the lines of a program's output that end a step, as '^step (\d+)'. The hook for PyTorch is then

@@ -71,7 +71,7 @@ pub(super) struct Args {
     /// the column memory_estimate_bytes. If no plan is named, memory is estimated only where the device may be too small.
     #[arg(long, value_name = "P,..|all", value_delimiter = ',')]
     plan: Vec<PlanOrAll>,
-    /// Global batches to cross with the jobs that name none; without jobs, the number of samples of a step of programs.
+    /// Global batches to cross with the jobs that name no batch. Without jobs, the number of samples in a step of the programs.
     ///
     /// Samples are counted over all ranks of a program. The rows then have the global batch and samples/s.
     #[arg(long, value_name = "N,..", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
@@ -214,7 +214,7 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
     Ok((manifest::make(&catalog, request)?, estimates.footprints()))
 }
 
-/// Checks that the batch of programs is one number, and no other one is captured.
+/// Checks that --batch has one number for programs, and that no pattern captures the number of samples.
 fn check_batch_of_programs(args: &Args) -> anyhow::Result<()> {
     if args.batch.len() > 1 {
         bail!("--batch: without jobs it is the number of samples of a step of the programs; name one number");

@@ -226,8 +226,8 @@ pub(super) fn fill_from_events(
     }
 }
 
-/// The time from the start of the first process of a command until the last of its ranks trains. Another program may have started the
-/// ranks, so that their own times are shorter. `None` if no rank was heard of.
+/// The time from the start of the first process of a command until the last of its ranks trains. A rank measures a shorter time if
+/// another program, such as torchrun, starts the ranks. `None` if no rank sent an event.
 fn startup_of_command(spec: &LaunchSpec, began: Nanos, ranks: &[Vec<EventLine>]) -> Option<u64> {
     let trains = |line: &&EventLine| match line.event {
         // The first line of output that shows a step.

@@ -89,7 +89,7 @@ mod tests {
                     Cell::Number { value, .. } => value,
                     _ => panic!("a number"),
                 };
-                // Records of before lack the time of starts, which is then part of switch cost.
+                // Older records lack the time of starts. It is then part of the switch cost.
                 let parts = (7..12).filter(|place| matches!(row[*place], Cell::Number { .. }));
                 assert_eq!(value(1) - value(2), parts.map(value).sum::<f64>());
                 let of = run.outcomes.iter().find(|of| row[0] == Cell::text(&of.name)).expect("it is a job");

@@ -409,7 +409,7 @@ pub struct Account {
     pub first_start: Option<Nanos>,
     pub queued: Nanos,
     pub switching: Nanos,
-    /// The part of `switching` in which it started.
+    /// The part of `switching` in which the job started.
     pub starting: Nanos,
     pub running: Nanos,
     pub paused: Nanos,

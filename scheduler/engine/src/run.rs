@@ -184,8 +184,8 @@ impl<'a> Engine<'a> {
     /// Runs until every job has ended.
     ///
     /// # Errors
-    /// Returns an error of the cluster or of the journal, and [`ClusterError::Stuck`] if jobs wait and no event is left that can
-    /// let one start. Fails if an
+    /// Returns an error of the cluster or of the journal, and [`ClusterError::Stuck`] if jobs wait and no further event can let one
+    /// of them start. Fails if an
     /// event contradicts the state of the run, and if the policy fails, asks to be woken in the past, or is woken again and again and
     /// does nothing.
     pub fn run(

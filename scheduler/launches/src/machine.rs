@@ -172,7 +172,7 @@ impl LaunchMachine {
             LaunchPhase::Saving | LaunchPhase::Leaving | LaunchPhase::Gone => {}
             // Before it is ready nothing is lost, and to wait for that may take long.
             LaunchPhase::Starting if self.traits.answers => self.kill(effects),
-            // A program may train before it is heard of, and save when it is told to end.
+            // A program may train before its first event arrives, and may save its work on SIGTERM.
             LaunchPhase::Starting => self.leave(effects),
             _ if checkpoint => {
                 self.phase = LaunchPhase::Saving;

@@ -59,11 +59,11 @@ impl Cost {
 /// All that is known of the costs of switches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KnownCosts {
-    /// From `--machine`. These come first.
+    /// The costs in the file of `--machine`. They take precedence over all others.
     pub measured: Option<Measured>,
-    /// The starts of jobs in tables. They come second, for a start without a checkpoint.
+    /// The start times in tables. They apply to a start without a checkpoint that the file of `--machine` lacks.
     pub startups: Startups,
-    /// From `--switch-cost`, for what was not measured.
+    /// The costs that the user names with `--switch-cost`. They apply to a switch without a measurement.
     pub named: Option<Named>,
 }
 

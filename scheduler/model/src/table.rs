@@ -349,8 +349,8 @@ fn devices_of(manifest: &Manifest, devices: &str) -> Option<(u32, String)> {
     fits.then(|| (types.len() as u32, first.clone()))
 }
 
-/// The programs of a run, by the names in its rows. A trace has the command of a program, but neither the name nor the batch that the user
-/// gave it.
+/// Maps the names of programs in the rows of a run to names made from their commands. A trace has the commands alone, without the name
+/// and the batch that the user chose.
 struct Programs<'a>(HashMap<&'a str, String>);
 
 impl<'a> Programs<'a> {
@@ -363,7 +363,7 @@ impl<'a> Programs<'a> {
         )
     }
 
-    /// The workload and the batch of a job as a trace has them.
+    /// The workload and the batch under which a trace names the job of a row.
     fn job<'b>(&'b self, workload: &'b str, global_batch: Option<u32>) -> (&'b str, Option<u32>) {
         self.0.get(workload).map_or((workload, global_batch), |name| (name, None))
     }

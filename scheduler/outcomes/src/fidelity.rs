@@ -125,7 +125,7 @@ struct Side {
     end: u64,
     queued: u64,
     switching: u64,
-    /// The part of `switching` in which it started, if that is known.
+    /// The part of `switching` in which the job started, if it is known.
     starting: Option<u64>,
     running: u64,
     paused: u64,
@@ -139,16 +139,17 @@ struct Side {
     starts: u32,
 }
 
-/// An error of the time of switches, in its parts.
+/// The two parts of an error of the time of switches.
 #[derive(Clone, Copy)]
 struct Switches {
-    /// The time of the switches that only one side has, at the mean time of a switch on that side: an error of the order.
+    /// The time of the switches that only one side has, at the mean time of a switch on this side: an error of the order.
     of_order_ns: i64,
     of_cost_ns: i64,
 }
 
 impl Switches {
-    /// Of the times of switches and their numbers, the predicted ones first.
+    /// Splits the difference between two times of switches. Both pairs have the predicted side first; the
+    /// second has the numbers of switches.
     fn compare([predicted_ns, measured_ns]: [u64; 2], [predicted, measured]: [u32; 2]) -> Switches {
         let more = i64::from(predicted) - i64::from(measured);
         let (ns, count) = if more > 0 { (predicted_ns, predicted) } else { (measured_ns, measured) };

@@ -66,8 +66,8 @@ pub(super) struct Rules {
     /// its process, so that it goes on sooner than one that is started again.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, requires = "switch_cost")]
     pub(super) resume_cost: Option<Duration>,
-    /// The cost of the first start of a job, for jobs whose start neither --machine nor a table has [default: 0s]. The lengths of
-    /// jobs in published traces contain their start.
+    /// The cost of the first start of a job, if --machine and the tables lack it [default: 0s]. The lengths of jobs in published
+    /// traces include the start.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, requires = "switch_cost")]
     pub(super) start_cost: Option<Duration>,
     /// The number of simulations with drawn times, from which predictions have 95 % intervals.

@@ -221,8 +221,8 @@ fn kept_models(run: &RunDir, scheduling: &Scheduling) -> anyhow::Result<Vec<Path
     (0..).zip(&scheduling.fitted).map(kept).collect()
 }
 
-/// The costs of switches: those that were measured in `machine` and in the tables, and those that the manifest names. `None` if there is
-/// neither a machine nor a named cost.
+/// The costs of switches, from the file `machine`, the tables and the manifest. `None` if there is no such file and the manifest names no
+/// cost.
 ///
 /// # Errors
 /// Fails if the calibration cannot be read, or names something that is no job.

@@ -1,4 +1,4 @@
-//! What there is to choose from: the policies of the crate `policies`, and programs of the user's.
+//! The policies that a user can choose: the policies of the crate `policies`, and programs.
 
 use formats::rows::{PolicyRow, SettingRow};
 use policies::{Declaration, POLICIES, Setting};
@@ -8,7 +8,7 @@ use super::EXEC;
 /// The most names that an error suggests.
 const SUGGESTED: usize = 3;
 
-/// How all policies are written, without their settings.
+/// The names of all policies, without their settings.
 pub fn names() -> impl Iterator<Item = &'static str> {
     POLICIES.iter().map(|policy| policy.name).chain([EXEC])
 }

@@ -1,4 +1,4 @@
-//! The starts of jobs: their time is known from tables, and a program trains when it is heard of.
+//! The start of jobs: its cost comes from tables or the user, and it ends with the first event of a program.
 
 use std::path::Path;
 
@@ -16,6 +16,9 @@ use record::{
 use crate::{run, sim};
 
 const SECOND: u64 = 1_000_000_000;
+
+/// The columns of a trace with programs, workloads and times of steps.
+const HEADER: &str = "name,submit_s,job,command,steps,step_ns\n";
 
 /// Imports for 700 ms, and then shows a step each 20 ms.
 const TRAIN: &str = "sleep 0.7; for i in 1 2 3 4 5 6 7 8 9 10 11 12; do echo step $i; sleep 0.02; done";
@@ -63,11 +66,10 @@ fn simulated(door: &Door, arguments: &str) -> Vec<Outcome> {
 fn the_starts_of_jobs_come_from_tables_and_from_the_user() {
     let door = crate::door();
     with_table(&door);
-    // A job of the table, one of the table without a start, and one that only the trace knows.
-    let trace = format!(
-        "name,submit_s,job,command,steps,step_ns\np,0,,sh train.sh,30,\nl,0,lstm@b8@dp1,,20,\nx,0,nobody,,7,{SECOND}\n"
-    );
-    door.write("t.csv", &trace);
+    // The table has the start of the program, a row without a start of the workload, and no row of the third job.
+    let rows =
+        format!("program,0,,sh train.sh,30,\nworkload,0,lstm@b8@dp1,,20,\nunmeasured,0,nobody,,7,{SECOND}\n");
+    door.write("t.csv", &format!("{HEADER}{rows}"));
     for (options, starts) in [
         ("--switch-cost 2s", [13, 0, 0]),
         ("--switch-cost 2s --start-cost 5s", [13, 5, 5]),
@@ -85,12 +87,10 @@ fn the_starts_of_jobs_come_from_tables_and_from_the_user() {
             );
         }
     }
-    // A program is not stopped while it trains, and not while it starts: it may train before it is heard of.
+    // A program is stopped neither while it trains nor while it starts: it may train before its first event arrives.
     for arrival in [1, 14] {
-        let trace = format!(
-            "name,submit_s,job,command,steps,step_ns\np,0,,sh train.sh,3000,\nx,{arrival},nobody,,1,{SECOND}\n"
-        );
-        door.write("t.csv", &trace);
+        let rows = format!("program,0,,sh train.sh,3000,\nshort,{arrival},nobody,,1,{SECOND}\n");
+        door.write("t.csv", &format!("{HEADER}{rows}"));
         let [program, short] = &simulated(&door, "t.csv --policy srtf --switch-cost 2s")[..] else {
             panic!("two rows")
         };
@@ -100,7 +100,7 @@ fn the_starts_of_jobs_come_from_tables_and_from_the_user() {
     assert!(said.err.contains("--switch-cost"), "{}", said.err);
 }
 
-/// Checks what a run of `r` says of starts that take at least 700 ms.
+/// Checks the start times in run `r`, whose jobs take at least 700 ms to start.
 fn check_starts(door: &Door, names: &[&str]) {
     let outcomes = run::outcomes(door);
     assert_eq!(outcomes.iter().map(|row| &*row.name).collect::<Vec<_>>(), names);
@@ -132,7 +132,7 @@ fn a_program_that_shows_its_steps_starts_until_the_first_one() {
     door.write("train.sh", TRAIN);
     let programs = "name,submit_s,job,command,steps,steps_regex,step_ns\n\
          a,0,,sh train.sh,12,^step,20000000\nb,0,,sh train.sh,12,^step,20000000\n";
-    // One that runs until it ends contains its start.
+    // The length of a program without steps includes its start.
     door.write("trace.csv", &format!("{programs}whole,0,,sleep 0.2,,,\n"));
     let said = door.exits(0, "run trace.csv --policy fifo --device cpu:0,cpu:1 --out whole");
     let outcomes: Vec<Outcome> =

@@ -41,7 +41,8 @@ pub struct LaunchSpec {
     /// The file that a command reads from stdin, from its beginning; if absent, its stdin is empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<PathBuf>,
-    /// The folder and the environment of a command; if absent, it has those of the harness, and no words are filled in.
+    /// The folder and the environment of a command. If absent, the command runs in the folder and the environment of the harness, and
+    /// no words are filled in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub surroundings: Option<Surroundings>,
     /// One device for each rank, in order of ranks.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// What all programs of a run are given besides their words. In its presence, the words `{launch}`, `{repeat}` and `{run}` are filled
-/// in for each launch, here and in the program's own words; on file, all of them are as typed.
+/// The options of all programs of a run. If present, the words `{launch}`, `{repeat}` and `{run}` are filled in for each launch, here and
+/// in the commands of the programs. Files keep the words as typed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Surroundings {

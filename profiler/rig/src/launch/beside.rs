@@ -1,7 +1,7 @@
-//! The user's commands before and after a program, which a shell runs. What is measured ends before the second of them begins.
+//! The user's commands before and after a program, run by a shell. The measured time of the launch excludes both.
 //!
-//! Each runs under a leash, as a rank does: when it ends, when it exceeds its time limit and when the harness is killed, none of its
-//! processes is left.
+//! Each command runs under a leash, as a rank does. The leash ends all of its processes when the command ends, exceeds its time limit,
+//! or outlives the harness.
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ impl Beside {
 }
 
 impl Launch {
-    /// Runs the command before the program, if there is one. Orders for the program that come meanwhile are returned.
+    /// Runs the user's command before the program, if the launch has one. Returns the orders for the program that arrive meanwhile.
     ///
     /// # Errors
     /// The command failed or was ended, so that the program must not start.
@@ -69,14 +69,15 @@ impl Launch {
         match self.run_beside(Beside::Prepare, programs, orders, &mut later, limit).await {
             Ok(()) => Ok(later),
             Err((kind, what)) => {
-                // The kind of a program that fails is for the program itself.
+                // `Crashed` means that the program itself failed.
                 let kind = if kind == ErrorKind::Crashed { ErrorKind::Prepare } else { kind };
                 Err((kind, format!("was not started, as --prepare {what}")))
             }
         }
     }
 
-    /// Runs the command after the program, if there is one, and returns how it failed. After an interrupt it has the grace period.
+    /// Runs the user's command after the program, if the launch has one, and returns how the command failed. After an interrupt the
+    /// command has the grace period.
     pub(super) async fn clean_up(
         &mut self,
         programs: &Programs,
@@ -91,7 +92,7 @@ impl Launch {
         let (kind, what) =
             self.run_beside(Beside::Cleanup, programs, orders, &mut Vec::new(), limit).await.err()?;
         if kind == ErrorKind::Stuck {
-            // Nothing is measured beside its process.
+            // No measurement may run beside its process.
             self.fail(0, (kind, format!("has ended, and --cleanup {what}")));
         }
         let log = self.run.beside_path(&self.spec.launch, Beside::Cleanup.word(), "err");

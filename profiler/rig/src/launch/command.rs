@@ -116,8 +116,8 @@ pub(super) fn of_rank(
     })
 }
 
-/// The command of the user's before or after the program of a launch: with the folder, the variables and the cores of the program, and
-/// without the step hook.
+/// A user's command before or after the program of a launch. It has the folder, the variables and the cores of the program, but not the
+/// step hook.
 ///
 /// # Errors
 /// A word in it stands for a path that a shell would split.

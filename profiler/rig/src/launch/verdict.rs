@@ -131,7 +131,7 @@ pub(super) fn detail(
     let (kind, what) = fault;
     let (log, before) =
         (run.stderr_path(&spec.launch, rank), run.beside_path(&spec.launch, Beside::Prepare.word(), "err"));
-    // A program that was not started for its command before has no log.
+    // A program has no log if its --prepare command failed.
     let log = if !log.exists() && before.exists() { before } else { log };
     let last_words = words_of(&log);
     let advice = advice(*kind, spec.program.speaks());

@@ -69,7 +69,7 @@ pub fn has_words(text: &str) -> bool {
     pieces(text).iter().any(|piece| matches!(piece, Piece::Word(_)))
 }
 
-/// Checks that no path is put into a command of a shell which the shell would split. `run` is the directory of the run.
+/// Checks that a shell leaves the paths in this command whole. `run` is the directory of the run.
 ///
 /// # Errors
 /// The command has a word for a path, and the path has characters that a shell reads.

@@ -106,7 +106,7 @@ fn the_manifest_has_the_revision_of_the_programs_source_tree() {
     door.write("sub/t.sh", "true\n");
     let git = |arguments: &str| {
         let mut command = std::process::Command::new("git");
-        // The variables and the settings of a repository around the tests are not those of this one.
+        // A repository around the tests must not lend its variables and settings to this repository.
         for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"] {
             command.env_remove(name);
         }

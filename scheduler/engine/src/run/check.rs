@@ -35,7 +35,7 @@ impl Engine<'_> {
                     phase => Err(format!("it is {phase}, and only what is paused is resumed")),
                 }
             }
-            // A job that has not run yet has nothing to save. A job that takes no checkpoint may have trained before it was heard of.
+            // A job that has not run yet has nothing to save. A job that takes no checkpoint may train before its first event arrives.
             Action::Stop { checkpoint, .. } => {
                 let why = self.asked[id.0 as usize].takes_no_checkpoint.filter(|_| *checkpoint);
                 match (self.placed(id)?.phase, why) {

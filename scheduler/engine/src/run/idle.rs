@@ -7,7 +7,7 @@ use schema::units::Nanos;
 const WAKES: u32 = 1_000;
 /// The time of the run in which [`WAKES`] idle wakes are an error.
 const WITHIN: Nanos = Nanos::SECOND;
-/// The number of idle wakes in a row with refused actions after which a run is stuck, if nothing but the policy can change.
+/// A run is stuck after this number of consecutive idle wakes with refused actions, if only the policy can change the state.
 const REFUSED_WAKES: u32 = 100;
 
 /// Counts idle wakes in a row: turns whose event is [`ClusterEvent::Deadline`](formats::decision::ClusterEvent) and that have no action.
@@ -15,7 +15,7 @@ const REFUSED_WAKES: u32 = 100;
 pub(super) struct IdleWakes {
     since: Option<Nanos>,
     count: u32,
-    /// The number of the last of these wakes in a row at which an action was refused.
+    /// The number of consecutive idle wakes, up to the last one, at which an action was refused.
     refused: u32,
 }
 
@@ -44,7 +44,7 @@ impl IdleWakes {
         Ok(())
     }
 
-    /// Whether a run in which nothing but the policy can change is stuck: the policy asks again and again for what is refused.
+    /// Whether the policy repeats refused actions. The run is then stuck, if only the policy can change the state.
     pub(super) fn are_stuck(&self) -> bool {
         self.refused >= REFUSED_WAKES
     }

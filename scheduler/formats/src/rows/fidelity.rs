@@ -135,7 +135,7 @@ pub struct Arose {
     pub step_time_ns: i64,
     /// Running time of jobs that were packed on one side or both.
     pub interference_ns: i64,
-    /// Time of the starts that both sides had. Absent if it is not known for a side, and then part of `switch_cost_ns`.
+    /// Time of the starts that both sides have. Absent if one side lacks it; the time is then part of `switch_cost_ns`.
     pub start_up_ns: Option<i64>,
     /// Cost of the other switches that both sides had.
     pub switch_cost_ns: i64,

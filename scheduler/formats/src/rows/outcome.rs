@@ -48,8 +48,8 @@ pub struct Outcome {
     pub queued_ns: Option<u64>,
     #[serde(deserialize_with = "Option::deserialize")]
     pub switching_ns: Option<u64>,
-    /// The part of the switching time in which it started: until all ranks were ready, or a program was heard of. Absent in files
-    /// without this column.
+    /// The part of the switching time in which the job started: until all ranks were ready, or until the first event of a program.
+    /// Absent in files without this column.
     #[serde(default)]
     pub starting_ns: Option<u64>,
     #[serde(deserialize_with = "Option::deserialize")]

@@ -104,8 +104,8 @@ impl SwitchCosts for Measured {
 
 /// The parts of a cost that a calibration measures, for jobs that are suspended in this way, and those of older calibrations, which
 /// count from worker to worker and not what the harness waits for. Of the first step, only the time beyond that of other steps counts.
-fn parts(of: Cost, suspension: Suspension) -> &'static [&'static [Switch]] {
-    match (of, suspension) {
+fn parts(cost: Cost, suspension: Suspension) -> &'static [&'static [Switch]] {
+    match (cost, suspension) {
         (Cost::Start, _) => &[&[Switch::Start, Switch::FirstStep]],
         (Cost::Restart, _) => &[&[Switch::Start, Switch::Restore, Switch::FirstStep]],
         (Cost::Pause, Suspension::StepGate) => &[&[Switch::Hold]],
@@ -184,7 +184,7 @@ pub(super) mod tests {
         assert_eq!(ms(&job("gpt2", 20, "dp1"), 1, Cost::Stop, 0.0), None);
         // Half of the log interval is ln 2: five repeats have a deviation of sqrt(5) / 2.7764 of that.
         let unlucky = 100.0 * (2f64.ln() * 5f64.sqrt() / 2.776_445_105).exp() + 20.0;
-        let found = ms(&lstm, 1, Cost::Start, 1.0).unwrap();
-        assert!((found - unlucky).abs() < 1e-3, "{found} is not {unlucky}");
+        let drawn = ms(&lstm, 1, Cost::Start, 1.0).unwrap();
+        assert!((drawn - unlucky).abs() < 1e-3, "{drawn} is not {unlucky}");
     }
 }

@@ -14,7 +14,7 @@ use crate::JobKey;
 pub struct Named {
     /// By the number of devices from which on it holds. There is one for 1.
     from: BTreeMap<u32, Nanos>,
-    /// The cost of a resumption, if it is another one.
+    /// The cost of a resumption, if it differs from the cost of a restart.
     resume: Option<Nanos>,
     /// The cost of a first start.
     start: Nanos,

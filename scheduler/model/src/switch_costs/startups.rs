@@ -33,8 +33,8 @@ impl Startups {
         self.rows.entry(workload.to_owned()).or_default().push(row);
     }
 
-    /// The median over the rows of the job itself, or else over those of its workload with the closest number of devices. `None` if no
-    /// row has a start time.
+    /// The median over the rows of the job itself, or else over the rows of its workload with the closest number of devices. `None` if
+    /// no row has a start time.
     pub fn median_for(&self, job: &JobKey<'_>, devices: u32) -> Option<Nanos> {
         let rows = self.rows.get(job.workload)?;
         let distance = |row: &Startup| {

@@ -87,7 +87,7 @@ impl Gandiva {
     fn has_to_stay(&self, view: &View<'_>, group: &Group) -> bool {
         let comes = |job: JobId| match view.job(job).placed().map(|placed| placed.phase) {
             Some(Phase::Resuming) => true,
-            // It may train before it is heard of, and is not stopped then.
+            // A program may train before its first event arrives, so that its stop is refused.
             Some(Phase::Starting) => view.asked_by(job).takes_no_checkpoint.is_some(),
             _ => false,
         };

@@ -108,8 +108,7 @@ impl<K: Ord + Copy> Greedy<K> {
         }
     }
 
-    /// Gives running jobs whose keys change as time passes their keys as of now. Without waiting jobs no key matters, and none is
-    /// computed.
+    /// Updates the keys of running jobs whose keys change as time passes. If no job waits, no key matters and no key is computed.
     pub(crate) fn renew(&mut self, keys: impl Iterator<Item = (JobId, K)>) {
         if let Some(room) = self.room.as_mut().filter(|_| !self.waiting.is_empty()) {
             room.renew(keys);

@@ -16,14 +16,14 @@ use schema::{
 
 use super::{throttle::Throttle, work::LaunchWork};
 
-/// When a launch has started and trains.
+/// The event that ends the start of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Begins {
-    /// When its first process has started. This is a command that runs until it ends: its length contains its start.
+    /// The start of the first process. For a command that runs until it ends: its length includes its start.
     Started,
-    /// When it is first heard of. This is a command that shows its steps in its output.
+    /// The first line of output that shows a step. For a command with a pattern for its steps.
     Heard,
-    /// When all ranks of a worker are ready, or the first of the ranks of a command is.
+    /// The `ready` of all ranks of a worker, or of the first rank of a command that sends one.
     Ready,
 }
 

@@ -24,7 +24,7 @@ impl ProcessLauncher {
                     if launch.begins == Begins::Started {
                         self.begin_training(member);
                     } else if self.turns.is_none() && launch.phase() == LaunchPhase::Starting {
-                        // With its first grant it does not rest between its first step and the news of it.
+                        // Without a grant the program would rest after its first step until the testbed reads the event.
                         self.grant_first(member);
                     }
                 }

@@ -152,7 +152,7 @@ impl<K: Ord + Copy> Room<K> {
         }
     }
 
-    /// Gives these jobs their present keys, as far as they may be displaced.
+    /// Updates the keys of these jobs. A job that cannot be displaced keeps its place.
     pub(super) fn renew(&mut self, keys: impl Iterator<Item = (JobId, K)>) {
         for (job, now) in keys {
             let Some((Some(key), parts)) = self.on.get_mut(&job).filter(|(key, _)| *key != Some(now)) else {

@@ -19,7 +19,7 @@ pub(super) enum Mode {
     Off,
     /// Successive halving, with the steps of the first rung.
     Halving { eta: u32, rung: u64 },
-    /// So many members are favoured.
+    /// The number of favoured members.
     Keep(usize),
 }
 

@@ -101,7 +101,7 @@ impl Values {
         }
     }
 
-    /// What the word of a setting stands for. `meanings` has all of its words.
+    /// The value for the word of a setting. `meanings` has all words of the setting.
     pub(crate) fn word<T: Copy>(&self, key: &str, meanings: &[(&str, T)]) -> T {
         let Value::Word(word) = self.slot(key).value else { panic!("setting '{key}' is no word") };
         let meaning = meanings.iter().find(|(other, _)| *other == word);
