@@ -56,7 +56,7 @@ pub struct PolicyContext<'a> {
 
 impl View<'_> {
     /// The request of a job that has arrived.
-    pub fn asked_by(&self, job: JobId) -> &JobRequest {
+    pub fn request(&self, job: JobId) -> &JobRequest {
         &self.asked[job.0 as usize]
     }
 
@@ -82,7 +82,7 @@ impl View<'_> {
         (devices, device_type): (u32, &str),
         of: Cost,
     ) -> Option<Nanos> {
-        let asked = self.asked_by(job);
+        let asked = self.request(job);
         let workload = asked.what.workload();
         let subject = asked.subject(&workload, plan, self.topology, device_type);
         self.known.costs?.cost(&subject, devices, of, &mut || 0.0)
@@ -90,7 +90,7 @@ impl View<'_> {
 
     /// The plans under which an elastic job may run, for each type of device of its virtual cluster.
     pub fn plans(&self, job: JobId) -> impl Iterator<Item = LegalPlan<'_>> {
-        let asked = self.asked_by(job);
+        let asked = self.request(job);
         let most = |device_type| self.topology.most_for(&asked.virtual_cluster, Some(device_type));
         let legal = self.known.plans.into_iter().flat_map(move |plans| plans.of(asked));
         legal.filter(move |legal| legal.plan.ranks() <= most(legal.device_type))

@@ -149,7 +149,7 @@ impl AntMan {
         }
         self.tried.clear();
         for job in self.watch.due(view) {
-            let waiting = match view.asked_by(job).class {
+            let waiting = match view.request(job).class {
                 Class::Guaranteed => &mut self.guaranteed,
                 Class::BestEffort => &mut self.best_effort,
             };
@@ -213,7 +213,7 @@ impl AntMan {
             }
             too_large.insert(need);
             if let Some((host, devices)) = self.beside(view, making, job) {
-                let names = [job, host].map(|job| &view.asked_by(job).name);
+                let names = [job, host].map(|job| &view.request(job).name);
                 making.reasons.push(format!("{} beside {}", names[0], names[1]));
                 self.tried.push((job, host));
                 making.give(view, job, devices);
@@ -226,7 +226,7 @@ impl AntMan {
 
     /// Whether a best-effort job may share devices with a guaranteed one, as far as that does not depend on their times.
     fn may_share(&self, view: &View<'_>, guest: JobId, host: JobId) -> bool {
-        let asked = view.asked_by(guest);
+        let asked = view.request(guest);
         let can_leave = asked.takes_no_checkpoint.is_none();
         let can_rest = !matches!(asked.pausing, Pausing::Impossible(_));
         let is_shared = view.jobs_per_device >= 2 && !view.sharing.takes_turns();
@@ -257,7 +257,7 @@ impl Making<'_> {
     /// Starts a job on these devices.
     fn give(&mut self, view: &View<'_>, job: JobId, devices: Vec<DeviceId>) {
         self.draft.hold(&devices);
-        self.draft.take_cpus(&devices, view.asked_by(job).cpus);
+        self.draft.take_cpus(&devices, view.request(job).cpus);
         self.given.extend(&devices);
         self.actions.push(start(view, job, devices));
     }

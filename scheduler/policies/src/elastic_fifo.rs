@@ -116,7 +116,7 @@ fn grow(view: &View<'_>, available: &mut Available<'_>, candidates: &[Candidate]
 
 /// The place of the largest configuration with no more devices than the job asks for, or the smallest.
 fn most(view: &View<'_>, candidate: &Candidate) -> usize {
-    let asked = view.asked_by(candidate.job).devices;
+    let asked = view.request(candidate.job).devices;
     let within = candidate.configurations.partition_point(|configuration| configuration.devices <= asked);
     within.saturating_sub(1)
 }

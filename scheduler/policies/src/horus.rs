@@ -79,9 +79,9 @@ impl Horus {
         let mut best: Option<(JobId, f64)> = None;
         for &other in &self.alone {
             let Some(devices) = view.job(other).placed().map(|placed| &placed.devices) else { continue };
-            let is_alike = view.asked_by(other).devices == need.devices
+            let is_alike = view.request(other).devices == need.devices
                 && need.allows(view.occupancy.pool_of(devices[0]))
-                && draft.has_cpus(devices, view.asked_by(head).cpus)
+                && draft.has_cpus(devices, view.request(head).cpus)
                 && (can_leave(view, other) || can_leave(view, head));
             let other_kind = self.packs.kind(view, other);
             if !is_alike || self.packs.are_apart(kind, other_kind) {
@@ -122,9 +122,9 @@ impl Policy for Horus {
             let Some(head) = self.queue.head(view).filter(|_| may_pack) else { break };
             let Some((other, busy)) = self.partner(view, &draft, head) else { break };
             let devices = view.job(other).placed().map(|placed| placed.devices.clone()).unwrap_or_default();
-            draft.take_cpus(&devices, view.asked_by(head).cpus);
+            draft.take_cpus(&devices, view.request(head).cpus);
             actions.push(start(view, head, devices));
-            let [name, beside] = [head, other].map(|job| &view.asked_by(job).name);
+            let [name, beside] = [head, other].map(|job| &view.request(job).name);
             reasons.push(format!("{name} beside {beside}: busy {:.0} % of the time", busy * 100.0));
             self.queue.took(head);
             self.queue.watch(other);
@@ -136,7 +136,7 @@ impl Policy for Horus {
 
     fn explain(&self, view: &View<'_>, job: JobId) -> String {
         let Some(pack) = self.packs.of(job) else { return self.queue.explain(view, job, "arrival") };
-        let names: Vec<&str> = pack.beside(job).map(|other| &*view.asked_by(other).name).collect();
+        let names: Vec<&str> = pack.beside(job).map(|other| &*view.request(other).name).collect();
         format!("it is packed with {}", names.join(", "))
     }
 }

@@ -53,14 +53,14 @@ impl Watch {
 
 /// Makes the action that starts a job under the plan and with the cores that it asks for.
 pub(crate) fn start(view: &View<'_>, job: JobId, devices: Vec<DeviceId>) -> Action {
-    let asked = view.asked_by(job);
+    let asked = view.request(job);
     Action::Start { job, devices, cpus: asked.cpus, plan: asked.plan }
 }
 
 /// The text `3 jobs`, or the name of the job if there is only one.
 pub(crate) fn jobs_named(view: &View<'_>, jobs: &[JobId]) -> String {
     match jobs {
-        [job] => view.asked_by(*job).name.clone(),
+        [job] => view.request(*job).name.clone(),
         jobs => format!("{} jobs", jobs.len()),
     }
 }

@@ -98,12 +98,12 @@ impl Policy for PackingFifo {
         while let Some(head) = self.queue.head(view).filter(|_| may_pack) {
             let Some((beside, gain)) = self.partner(view, &draft, head, &mut reasons) else { break };
             let devices = view.job(beside).placed().map(|placed| placed.devices.clone()).unwrap_or_default();
-            draft.take_cpus(&devices, view.asked_by(head).cpus);
+            draft.take_cpus(&devices, view.request(head).cpus);
             actions.push(start(view, head, devices));
             reasons.push(format!(
                 "{} beside {}: {:.3} ± {:.3} times taking turns",
-                view.asked_by(head).name,
-                view.asked_by(beside).name,
+                view.request(head).name,
+                view.request(beside).name,
                 gain.sum,
                 gain.half_width
             ));
@@ -115,7 +115,7 @@ impl Policy for PackingFifo {
 
     fn explain(&self, view: &View<'_>, job: JobId) -> String {
         let Some(pack) = self.packs.of(job) else { return self.queue.explain(view, job, "arrival") };
-        let names: Vec<&str> = pack.beside(job).map(|other| &*view.asked_by(other).name).collect();
+        let names: Vec<&str> = pack.beside(job).map(|other| &*view.request(other).name).collect();
         let measured = pack.measured_at_most();
         let measured = measured.map(|sum| format!("; {sum:.3} times taking turns at most, as measured"));
         format!("it is packed with {}{}", names.join(", "), measured.unwrap_or_default())
@@ -160,10 +160,10 @@ impl PackingFifo {
         let with = |(other, jobs): (&PlacedKind, &BTreeSet<JobId>)| {
             let has_cpus = |job: &&JobId| {
                 let devices = view.job(**job).placed().map_or(&[][..], |placed| &placed.devices);
-                draft.has_cpus(devices, view.asked_by(head).cpus)
+                draft.has_cpus(devices, view.request(head).cpus)
             };
             let job = *jobs.iter().find(has_cpus)?;
-            let alike = view.asked_by(job).devices == view.asked_by(head).devices;
+            let alike = view.request(job).devices == view.request(head).devices;
             let alike = alike && Need::of(view, head).allows(other.pool);
             let can_end = can_leave(view, job) || can_leave(view, head);
             if !alike || !can_end || self.packs.are_apart(kind, other.kind) {

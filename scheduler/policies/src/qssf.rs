@@ -67,7 +67,7 @@ impl Policy for Qssf {
     fn decide(&mut self, view: &View<'_>) -> Decision {
         self.durations.refresh(view);
         let service = |job: JobId| {
-            let devices = view.asked_by(job).devices;
+            let devices = view.request(job).devices;
             let service_s =
                 self.durations.estimate(view, job).map(|estimate_s| estimate_s * f64::from(devices));
             (service_s.map_or(u64::MAX, |service_s| (service_s * 1e9) as u64), devices)

@@ -59,7 +59,7 @@ impl Policy for Srsf {
         for (job, looks) in self.jobs.due(view) {
             self.running.remove(&job);
             let Some(looks) = looks else { continue };
-            let (left, devices) = (Remaining::new(view, job), view.asked_by(job).devices);
+            let (left, devices) = (Remaining::new(view, job), view.request(job).devices);
             self.jobs.put(view, job, looks, service(left.at(view.now), devices));
             if looks == Looks::Running {
                 self.running.insert(job, (left, devices));
@@ -71,7 +71,7 @@ impl Policy for Srsf {
     }
 
     fn explain(&self, view: &View<'_>, job: JobId) -> String {
-        let service = service(Remaining::new(view, job).at(view.now), view.asked_by(job).devices);
+        let service = service(Remaining::new(view, job).at(view.now), view.request(job).devices);
         let left = format!("its remaining service is {service} times devices as of now");
         match self.jobs.explain(view, job, "remaining service") {
             place if place.is_empty() => left,

@@ -98,7 +98,7 @@ impl Synergy {
                 found = self.push_back(view, draft, job, &mut actions, &mut pushed);
             }
             let Some((devices, cpus)) = found else { break };
-            actions.push(Action::Start { job, devices, cpus, plan: view.asked_by(job).plan });
+            actions.push(Action::Start { job, devices, cpus, plan: view.request(job).plan });
             started.push(job);
             self.queue.took(job);
         }
@@ -119,7 +119,7 @@ impl Synergy {
         draft: &mut Draft<'_>,
         job: JobId,
     ) -> Option<(Vec<DeviceId>, Option<u16>)> {
-        let count = view.asked_by(job).devices;
+        let count = view.request(job).devices;
         let demands = self.demands.of(view, job);
         let full = demands.iter().map(|(pool, demand)| (*pool, demand.full));
         let share = demands.iter().map(|(pool, demand)| (*pool, demand.share));

@@ -60,7 +60,7 @@ impl Themis {
     /// The mean number of jobs since a job has arrived, and its finish-time fairness if it ran alone from now on. `None` if its length is
     /// not known.
     fn rho(&self, view: &View<'_>, job: JobId) -> Option<(f64, f64)> {
-        let asked = view.asked_by(job);
+        let asked = view.request(job);
         let step_s = belief::step(view, job)?.step_ns / 1e9;
         let alone_s = asked.steps? as f64 * step_s;
         let left_s = steps_left(view, job, 1.0 / step_s) * step_s;

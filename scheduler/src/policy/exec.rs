@@ -186,7 +186,7 @@ fn show_device(view: &View<'_>, device: DeviceId) -> ShownDevice {
 }
 
 fn show_job(view: &View<'_>, id: JobId) -> ShownJob {
-    let (asked, job) = (view.asked_by(id), view.job(id));
+    let (asked, job) = (view.request(id), view.job(id));
     let (account, progress) = (job.account_at(view.now), Progress::new(view, id));
     let (state, since_ns) = match &job.state {
         State::Waiting { since } => (JobState::Waiting, *since),

@@ -244,8 +244,8 @@ impl<K: Ord, F: Fn(&View<'_>, &JobRequest, &Job) -> K> Journal for Walk<F> {
         order.sort();
         let mut left = view.topology.devices();
         let granted = order.iter().filter(|(.., job)| {
-            let fits = view.asked_by(*job).devices <= left;
-            left -= if fits { view.asked_by(*job).devices } else { 0 };
+            let fits = view.request(*job).devices <= left;
+            left -= if fits { view.request(*job).devices } else { 0 };
             fits
         });
         let mut granted: Vec<JobId> = granted.map(|(.., job)| *job).collect();

@@ -36,7 +36,7 @@ impl Policy for Varied {
         }
         let mut switches = !actions.is_empty();
         for &job in &here {
-            let asked = view.asked_by(job);
+            let asked = view.request(job);
             let wanted = if asked.elastic { share } else { asked.devices };
             match &view.job(job).state {
                 State::Waiting { .. } if !switches => {
@@ -77,7 +77,7 @@ impl Policy for Varied {
 fn running_on_one(view: &View<'_>, here: &[JobId]) -> Option<(JobId, DeviceId)> {
     here.iter().rev().find_map(|job| match view.job(*job).placed()? {
         Placed { phase: Phase::Running, devices, .. }
-            if devices.len() == 1 && view.asked_by(*job).priority == 0 =>
+            if devices.len() == 1 && view.request(*job).priority == 0 =>
         {
             Some((*job, devices[0]))
         }

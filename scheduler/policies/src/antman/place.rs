@@ -38,7 +38,7 @@ impl AntMan {
         if let Some(found) = one.chain(several).find_map(|stay| self.attempt(view, making, job, stay, &[])) {
             return Some(found);
         }
-        let can_leave = |other: &JobId| view.asked_by(*other).takes_no_checkpoint.is_none();
+        let can_leave = |other: &JobId| view.request(*other).takes_no_checkpoint.is_none();
         let leave: Vec<JobId> =
             there.iter().rev().copied().filter(|other| is_there(other) && can_leave(other)).collect();
         let without = |evicted: &[JobId]| {
@@ -99,7 +99,7 @@ impl AntMan {
         holds(view, guest).is_some_and(|placed| {
             let is_alone = others_on(view, guest, &placed.devices).is_empty();
             let is_given = placed.devices.iter().any(|device| making.given.contains(device));
-            let is_within = placed.devices.len() <= view.asked_by(host).devices as usize;
+            let is_within = placed.devices.len() <= view.request(host).devices as usize;
             is_alone && !is_given && is_within && self.may_share(view, guest, host)
         })
     }
@@ -146,7 +146,7 @@ impl AntMan {
 }
 
 fn is_best_effort(view: &View<'_>, job: JobId) -> bool {
-    view.asked_by(job).class == Class::BestEffort
+    view.request(job).class == Class::BestEffort
 }
 
 /// So many of these devices, on as few nodes as possible. `None` if they are too few, or on more nodes than the placement allows.

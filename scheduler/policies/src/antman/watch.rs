@@ -54,7 +54,7 @@ impl AntMan {
                 .into_iter()
                 .filter_map(|other| Some((other, holds(view, other)?)))
                 .collect();
-            if view.asked_by(host).class == Class::BestEffort || others.is_empty() {
+            if view.request(host).class == Class::BestEffort || others.is_empty() {
                 continue;
             }
             let with = others.iter().map(|(guest, placed)| (*guest, placed.phase, placed.share)).collect();
@@ -69,7 +69,7 @@ impl AntMan {
                     running.map(|(guest, placed)| (*guest, placed.share)).collect();
                 let next = speed.and_then(|speed| next_shares(&self.settings, speed, &shares));
                 if let Some((why, next)) = next {
-                    making.reasons.push(format!("{} {why}", view.asked_by(host).name));
+                    making.reasons.push(format!("{} {why}", view.request(host).name));
                     throttled.extend(next);
                 }
             }

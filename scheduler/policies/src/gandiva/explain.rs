@@ -21,7 +21,7 @@ pub(super) fn text(gandiva: &Gandiva, view: &View<'_>, job: JobId) -> String {
     if others.is_empty() {
         says.push(format!("it takes turns with no other job on {devices}"));
     } else {
-        let weight = view.asked_by(job).weight;
+        let weight = view.request(job).weight;
         let served =
             format!("in order of time over weight, it is at {:.1} s with weight {weight}", resident.served_s);
         says.push(format!("it takes turns on {devices} with {}; {served}", names(view, &others)));
@@ -59,6 +59,6 @@ fn of_queue(gandiva: &Gandiva, job: JobId) -> String {
 }
 
 fn names(view: &View<'_>, jobs: &BTreeSet<JobId>) -> String {
-    let names: Vec<&str> = jobs.iter().map(|job| &*view.asked_by(*job).name).collect();
+    let names: Vec<&str> = jobs.iter().map(|job| &*view.request(*job).name).collect();
     names.join(", ")
 }

@@ -41,7 +41,7 @@ impl Gandiva {
             return;
         }
         let elastic =
-            |job: &JobId| view.asked_by(*job).elastic && view.asked_by(*job).takes_no_checkpoint.is_none();
+            |job: &JobId| view.request(*job).elastic && view.request(*job).takes_no_checkpoint.is_none();
         let jobs: Vec<JobId> = self.residents.iter().map(|(job, _)| job).filter(elastic).collect();
         let mut grown: Vec<NodeId> = Vec::new();
         for job in jobs {
@@ -75,7 +75,7 @@ impl Gandiva {
             if !has_cores(view, &[job], &devices) {
                 continue;
             }
-            reasons.push(format!("{} grows from {count} to {wanted} devices", view.asked_by(job).name));
+            reasons.push(format!("{} grows from {count} to {wanted} devices", view.request(job).name));
             self.residents.relocate(view, job, devices, Some(plan));
             self.trials.moved(job, from, before);
             grown.push(node);
@@ -91,7 +91,7 @@ impl Gandiva {
         candidates: &[Candidate],
         reasons: &mut Vec<String>,
     ) -> bool {
-        let needed = view.asked_by(job).devices as usize;
+        let needed = view.request(job).devices as usize;
         let grown = self.grown(view);
         for candidate in candidates {
             let there = grown.iter().filter(|(node, ..)| *node == candidate.node);
@@ -104,7 +104,7 @@ impl Gandiva {
                 if free >= needed {
                     break;
                 }
-                let asked = view.asked_by(other);
+                let asked = view.request(other);
                 let Some(resident) = self.residents.get(other) else { continue };
                 let (count, least) = (resident.devices.len(), asked.devices as usize);
                 let most = count - spare.min(needed - free);
@@ -129,7 +129,7 @@ impl Gandiva {
     /// The jobs that have more devices than they asked for, each with its node and the number of those that it can give back.
     fn grown(&self, view: &View<'_>) -> Vec<(NodeId, JobId, usize)> {
         let grown = |(job, resident): (JobId, &Resident)| {
-            let spare = resident.devices.len().saturating_sub(view.asked_by(job).devices as usize);
+            let spare = resident.devices.len().saturating_sub(view.request(job).devices as usize);
             (spare > 0).then(|| (view.topology.node_of(resident.devices[0]), job, spare))
         };
         self.residents.iter().filter_map(grown).collect()
@@ -137,7 +137,7 @@ impl Gandiva {
 
     /// The time at which the next device has been free for long enough, if a job might grow then.
     pub(super) fn next_growth(&self, view: &View<'_>) -> Option<Nanos> {
-        let is_elastic = |(job, _): (JobId, _)| view.asked_by(job).elastic;
+        let is_elastic = |(job, _): (JobId, _)| view.request(job).elastic;
         if !self.settings.grows || !self.residents.iter().any(is_elastic) {
             return None;
         }
@@ -148,7 +148,7 @@ impl Gandiva {
 
 /// The plan of a job with as many devices of a node, all of them data parallel beyond its own.
 fn plan_on(view: &View<'_>, job: JobId, node: NodeId, devices: u32) -> Option<Plan> {
-    let asked = view.asked_by(job);
+    let asked = view.request(job);
     let device_type = &view.topology.nodes()[node.0 as usize].device_type;
     let freedom = Freedom { plans: false, ..Freedom::ALL };
     let is_wanted = |plan: &Plan| plan.ranks() == devices && freedom.allows(asked, *plan);

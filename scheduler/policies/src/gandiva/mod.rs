@@ -124,7 +124,7 @@ impl Gandiva {
                     has_left |= self.leave(view, job);
                     // It may have been in the way of the others.
                     self.refusals.clear();
-                    self.queue.remove(&(Reverse(view.asked_by(job).priority), job));
+                    self.queue.remove(&(Reverse(view.request(job).priority), job));
                     self.kind_of.remove(&job);
                     self.refused.remove(&job);
                     self.trials.forget(job);
@@ -166,7 +166,7 @@ impl Gandiva {
         if !matches!(view.job(job).state, State::Ended { .. }) {
             let kind = self.kinds.of(view, job);
             self.kind_of.insert(job, kind);
-            self.queue.insert((Reverse(view.asked_by(job).priority), job));
+            self.queue.insert((Reverse(view.request(job).priority), job));
         }
     }
 
@@ -177,7 +177,7 @@ impl Gandiva {
 
     /// Lets a job that ran out of memory on devices that it did not ask for go back to what it asked for.
     fn shrink_to_asked(&mut self, view: &View<'_>, job: JobId) {
-        let asked = view.asked_by(job);
+        let asked = view.request(job);
         self.trials.forget_move(job);
         if let Some(resident) = self.residents.get(job).filter(|of| of.devices.len() > asked.devices as usize)
         {
@@ -197,7 +197,7 @@ impl Gandiva {
     fn was_refused(&mut self, view: &View<'_>, job: JobId, reasons: &mut Vec<String>) {
         let is_packed = self.residents.members(job).count() > 1;
         if is_packed && !is_up(view, job) {
-            reasons.push(format!("{} cannot run beside others", view.asked_by(job).name));
+            reasons.push(format!("{} cannot run beside others", view.request(job).name));
             self.unpack(view, job);
         } else if waits(view, job) {
             *self.refusals.entry(job).or_default() += 1;
@@ -211,7 +211,7 @@ impl Gandiva {
         // The needs for which no devices were found. Jobs with the same needs would find none either.
         let mut in_vain = BTreeSet::new();
         for (_, job) in self.queue.clone() {
-            let asked = view.asked_by(job);
+            let asked = view.request(job);
             if !waits(view, job) {
                 self.queue.remove(&(Reverse(asked.priority), job));
                 continue;
@@ -265,8 +265,7 @@ impl Gandiva {
     fn are_only_reports(&self, view: &View<'_>) -> bool {
         let is_report = |change: &Change| matches!(change, Change::Progressed(_) | Change::Believed(_));
         // A job grows when its rate becomes known.
-        let grows =
-            || self.settings.grows && self.residents.iter().any(|(job, _)| view.asked_by(job).elastic);
+        let grows = || self.settings.grows && self.residents.iter().any(|(job, _)| view.request(job).elastic);
         let searches = self.settings.search != Rule::default();
         !view.changes.is_empty() && view.changes.iter().all(is_report) && !searches && !grows()
     }

@@ -215,7 +215,7 @@ impl Gandiva {
         let before = self.rates.alone(job, from.len(), self.settings.reports);
         let names =
             devices.iter().map(|device| view.topology.name_of(*device)).collect::<Vec<_>>().join(", ");
-        reasons.push(format!("{} moves to {names}", view.asked_by(job).name));
+        reasons.push(format!("{} moves to {names}", view.request(job).name));
         if let Some(before) = before {
             self.trials.moved(job, (from, plan), before);
         }
@@ -256,6 +256,6 @@ impl Gandiva {
         let is_paused = view.job(job).placed().is_some_and(|placed| placed.phase == Phase::Paused);
         // What `cuda-checkpoint` has moved to the host is saved from its device, which others may use.
         let is_out = is_paused && view.suspension == Suspension::CudaCheckpoint;
-        restart_s(view, job).filter(|_| view.asked_by(job).takes_no_checkpoint.is_none() && !is_out)
+        restart_s(view, job).filter(|_| view.request(job).takes_no_checkpoint.is_none() && !is_out)
     }
 }

@@ -62,8 +62,8 @@ impl Gandiva {
                 _ => self.together(&host.members).map_or(1.0, |sum| sum.value),
             };
             used[place] = true;
-            let names: Vec<&str> = host.members.iter().map(|member| &*view.asked_by(*member).name).collect();
-            reasons.push(format!("tries {} beside {}", view.asked_by(job).name, names.join(" and ")));
+            let names: Vec<&str> = host.members.iter().map(|member| &*view.request(*member).name).collect();
+            reasons.push(format!("tries {} beside {}", view.request(job).name, names.join(" and ")));
             if host.devices != guest.devices {
                 let plan = self.residents.get(job).and_then(|resident| resident.plan);
                 self.residents.relocate(view, job, host.devices.clone(), plan);

@@ -88,7 +88,7 @@ impl Gandiva {
         candidates: &[Candidate],
         relaxed: bool,
     ) -> Option<Vec<DeviceId>> {
-        let count = view.asked_by(job).devices;
+        let count = view.request(job).devices;
         if !self.settings.slices || !self.can_suspend(view, job) {
             return None;
         }
@@ -164,10 +164,10 @@ impl Gandiva {
     /// How busy a device would be for a job: the weight of the residents of its priority or a higher one, and of all. A resident of a higher
     /// priority or one that runs exclusively leaves it nothing.
     pub(super) fn load(&self, view: &View<'_>, device: DeviceId, job: JobId) -> Load {
-        let own = view.asked_by(job).priority;
+        let own = view.request(job).priority;
         let mut load: Load = (0, 0);
         for &other in self.residents.on(device).iter().filter(|other| **other != job) {
-            let asked = view.asked_by(other);
+            let asked = view.request(other);
             let is_exclusive = asked.priority > own || self.searches.standing(other) == Standing::Favoured;
             let weight = if is_exclusive { EXCLUSIVE } else { asked.weight };
             load.0 = load.0.saturating_add(if asked.priority >= own { weight } else { 0 });
@@ -204,5 +204,5 @@ pub(super) fn has_cores(view: &View<'_>, jobs: &[JobId], devices: &[DeviceId]) -
 
 /// The cores that jobs ask for together for each device, if one of them asks for some.
 pub(super) fn cpus(view: &View<'_>, jobs: &[JobId]) -> Option<u16> {
-    jobs.iter().filter_map(|job| view.asked_by(*job).cpus).reduce(u16::saturating_add)
+    jobs.iter().filter_map(|job| view.request(*job).cpus).reduce(u16::saturating_add)
 }

@@ -100,7 +100,7 @@ impl Residents {
             nodes.flat_map(|node| devices_of(view, node)).collect::<Vec<_>>()
         };
         // Jobs that ask for cores take turns with those of their nodes.
-        let takes_cores = view.asked_by(job).cpus.is_some() && view.occupancy.counts_cpus();
+        let takes_cores = view.request(job).cpus.is_some() && view.occupancy.counts_cpus();
         let near = if takes_cores { on_nodes() } else { devices.clone() };
         let beside = near.iter().flat_map(|device| self.on(*device)).map(|other| self.of[other].served_s);
         let served_s = beside.min_by(f64::total_cmp).unwrap_or_else(|| {
@@ -109,7 +109,7 @@ impl Residents {
         });
         for device in &devices {
             let node = view.topology.node_of(*device).0 as usize;
-            self.affinity[node].get_or_insert(view.asked_by(job).devices);
+            self.affinity[node].get_or_insert(view.request(job).devices);
             self.on[device.0 as usize].insert(job);
         }
         self.groups.insert(job, BTreeSet::from([job]));
@@ -213,7 +213,7 @@ impl Residents {
         let group = |(first, members): (&JobId, &BTreeSet<JobId>)| {
             let of = &self.of[first];
             let served = members.iter().map(|member| self.of[member].served_s);
-            let priorities = members.iter().map(|member| view.asked_by(*member).priority);
+            let priorities = members.iter().map(|member| view.request(*member).priority);
             Group {
                 first: *first,
                 members: members.iter().copied().collect(),
@@ -228,7 +228,7 @@ impl Residents {
     /// Counts the time for which residents ran since the last decision. A job that is to be held still runs until the end of its step,
     /// which counts as well.
     pub(super) fn count(&mut self, view: &View<'_>) {
-        let weight = |job: &JobId| f64::from(view.asked_by(*job).weight);
+        let weight = |job: &JobId| f64::from(view.request(*job).weight);
         let weights: BTreeMap<JobId, f64> =
             self.groups.iter().map(|(first, members)| (*first, members.iter().map(weight).sum())).collect();
         for (job, resident) in &mut self.of {

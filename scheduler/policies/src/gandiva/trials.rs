@@ -119,7 +119,7 @@ impl Gandiva {
         if members.len() == 2 {
             pack.in_turns = 1.0;
         }
-        let name = |job: &JobId| view.asked_by(*job).name.clone();
+        let name = |job: &JobId| view.request(*job).name.clone();
         let others: Vec<JobId> = members.iter().copied().filter(|other| *other != joined).collect();
         let beside = others.iter().map(name).collect::<Vec<_>>().join(" and ");
         let Ratio { value, half_width } = sum;
@@ -158,7 +158,7 @@ impl Gandiva {
             return;
         };
         let ratio = after.over(&trial.before);
-        let name = &view.asked_by(job).name;
+        let name = &view.request(job).name;
         let Ratio { value, half_width } = ratio;
         if !ratio.is_below(1.0) {
             if ratio.is_above(1.0) || after.laps >= 2 * self.settings.reports {
@@ -188,7 +188,7 @@ impl Gandiva {
     pub(super) fn explain_pack(&self, view: &View<'_>, job: JobId) -> Option<String> {
         let members: Vec<JobId> = self.residents.members(job).collect();
         let others: Vec<&str> =
-            members.iter().filter(|other| **other != job).map(|other| &*view.asked_by(*other).name).collect();
+            members.iter().filter(|other| **other != job).map(|other| &*view.request(*other).name).collect();
         if others.is_empty() {
             return None;
         }

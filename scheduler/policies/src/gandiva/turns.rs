@@ -88,7 +88,7 @@ impl Gandiva {
         let comes = |job: JobId| match view.job(job).placed().map(|placed| placed.phase) {
             Some(Phase::Resuming) => true,
             // A program may train before its first event arrives, so that its stop is refused.
-            Some(Phase::Starting) => view.asked_by(job).takes_no_checkpoint.is_some(),
+            Some(Phase::Starting) => view.request(job).takes_no_checkpoint.is_some(),
             _ => false,
         };
         let mut up = group.members.iter().filter(|job| is_up(view, **job));
@@ -103,7 +103,7 @@ impl Gandiva {
 
     /// Whether a job can be suspended and go on later without a loss of work.
     pub(super) fn can_suspend(&self, view: &View<'_>, job: JobId) -> bool {
-        let asked = view.asked_by(job);
+        let asked = view.request(job);
         match view.suspension {
             Suspension::Checkpoint => asked.takes_no_checkpoint.is_none(),
             // It moves the memory of one process.
@@ -126,7 +126,7 @@ impl Gandiva {
             if waits(view, job) {
                 if is_chosen {
                     let (devices, plan, cpus) =
-                        (resident.devices.clone(), resident.plan, view.asked_by(job).cpus);
+                        (resident.devices.clone(), resident.plan, view.request(job).cpus);
                     come.push(Action::Start { job, devices, cpus, plan });
                 }
                 continue;

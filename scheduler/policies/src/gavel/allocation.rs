@@ -116,7 +116,7 @@ impl Allocation {
 impl Contender {
     fn new(view: &View<'_>, job: JobId, among: &Among, speeds: &mut Speeds) -> Contender {
         let alone = speeds.alone(view, job, &among.pools);
-        let devices = view.asked_by(job).devices;
+        let devices = view.request(job).devices;
         let shares: Vec<f64> = among.devices.iter().map(|devices| f64::from(*devices)).collect();
         let all: f64 = shares.iter().sum();
         let sum: f64 = alone.iter().zip(&shares).map(|(speed, devices)| speed * devices).sum();
@@ -163,7 +163,7 @@ fn pairs(
     speeds: &mut Speeds,
 ) -> Vec<(Lease, Unit)> {
     let takes_checkpoints =
-        |contender: &&Contender| view.asked_by(contender.job).takes_no_checkpoint.is_none();
+        |contender: &&Contender| view.request(contender.job).takes_no_checkpoint.is_none();
     let of: Vec<(usize, &Contender)> =
         contenders.iter().enumerate().filter(|(_, contender)| takes_checkpoints(contender)).collect();
     let mut found: Vec<(f64, Lease, Unit)> = Vec::new();
@@ -217,7 +217,7 @@ impl Isolated {
         let now = IsolatedTime { until_then_s: done, left, steps_per_s: contender.isolated };
         self.jobs.insert(job, now);
         Finish {
-            age: (view.now - view.asked_by(job).arrival).as_secs_f64(),
+            age: (view.now - view.request(job).arrival).as_secs_f64(),
             left: left / contender.mean,
             isolated: done + left / contender.isolated,
         }

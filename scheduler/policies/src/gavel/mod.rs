@@ -189,7 +189,7 @@ fn most_owed(view: &View<'_>, room: &BTreeMap<PoolId, u32>, owed: &[(Lease, f64)
     let candidate = |(place, &(lease, owed_s)): (usize, &(Lease, f64))| {
         let pool = pools.binary_search(&lease.pool).ok().filter(|_| owed_s > 0.0)?;
         let jobs = lease.jobs().map(|job| job.0 as usize).collect();
-        let devices = f64::from(view.asked_by(lease.job).devices);
+        let devices = f64::from(view.request(lease.job).devices);
         Some((lease, Candidate { jobs, pool, devices, weight: owed_s + first_s(place) }))
     };
     let (leases, candidates): (Vec<Lease>, Vec<Candidate>) =
@@ -205,7 +205,7 @@ fn among(view: &View<'_>, jobs: &[JobId]) -> Among {
     let mut kept = Vec::new();
     for &job in jobs {
         let placed = view.job(job).placed().filter(|placed| !placed.phase.has_left());
-        match placed.filter(|_| view.asked_by(job).takes_no_checkpoint.is_some()) {
+        match placed.filter(|_| view.request(job).takes_no_checkpoint.is_some()) {
             None => kept.push(job),
             Some(placed) => {
                 let pool = view.occupancy.pool_of(placed.devices[0]);
@@ -243,7 +243,7 @@ impl Policy for Gavel {
                 let of = node.map_or("", |node| &view.topology.nodes()[node.0 as usize].device_type);
                 let other = lease.jobs().find(|other| *other != job);
                 let beside =
-                    other.map_or(String::new(), |other| format!(" beside {}", view.asked_by(other).name));
+                    other.map_or(String::new(), |other| format!(" beside {}", view.request(other).name));
                 let received = Nanos::from_secs_f64(account.received_s);
                 format!(
                     "{:.1} % of the time on {of}{beside}, of which it has received {received}",

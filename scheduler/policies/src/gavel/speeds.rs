@@ -79,7 +79,7 @@ impl Speeds {
         }
         let node = view.occupancy.nodes_in(pool).next()?;
         let node = &view.topology.nodes()[node.0 as usize];
-        let placement = node.few_like_it(view.asked_by(job).devices);
+        let placement = node.few_like_it(view.request(job).devices);
         let step = belief::step_beside(view, job, &placement, &node.device_type, beside);
         let speed = step.map(|step| 1e9 / step.step_ns);
         self.known.insert(key, speed);
@@ -91,7 +91,7 @@ impl Speeds {
         *self
             .kind_of
             .entry(job)
-            .or_insert_with(|| *self.kinds.entry(format!("{:?}", view.asked_by(job).kind())).or_insert(next))
+            .or_insert_with(|| *self.kinds.entry(format!("{:?}", view.request(job).kind())).or_insert(next))
     }
 }
 

@@ -29,7 +29,7 @@ impl Length {
 
     /// The length of a job: the number of its steps times the time of a step alone.
     pub(crate) fn of(view: &View<'_>, job: JobId) -> Length {
-        let length = view.asked_by(job).steps.zip(step(view, job));
+        let length = view.request(job).steps.zip(step(view, job));
         length.map_or(Length::UNKNOWN, |(steps, step)| Length::of_steps(steps, step))
     }
 
@@ -46,7 +46,7 @@ impl Length {
 /// The time of a step of a job alone, on the number of devices that it asks for and on as few nodes as possible. They have the type
 /// that it asks for, or that of the first node that it may use.
 pub fn step(view: &View<'_>, job: JobId) -> Option<Prediction> {
-    let asked = view.asked_by(job);
+    let asked = view.request(job);
     alone(view, job, (asked.plan, asked.devices), asked.device_type.as_deref())
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn step_in(
 
 /// The time of a step of a job alone under the plan that it asks for, on nodes like this one, with these cores for each rank.
 pub(crate) fn step_with(view: &View<'_>, job: JobId, node: &Node, cpus: u16) -> Option<Prediction> {
-    let asked = view.asked_by(job);
+    let asked = view.request(job);
     let placement = node.few_like_it(asked.devices);
     step_in(view, (job, asked.plan), &placement, &node.device_type, Some(cpus))
 }
@@ -75,7 +75,7 @@ pub fn step_under(view: &View<'_>, job: JobId, plan: Plan, device_type: &str) ->
 
 /// What a job was measured to use alone, on the devices that it asks for or the first that it may use. `None` if it was not measured.
 pub(crate) fn use_alone(view: &View<'_>, job: JobId) -> Option<UseAlone> {
-    let asked = view.asked_by(job);
+    let asked = view.request(job);
     let workload = asked.what.workload();
     let is_wanted =
         |node: &&Node| asked.device_type.as_ref().is_none_or(|wanted| *wanted == node.device_type);
@@ -89,7 +89,7 @@ fn alone(
     (plan, devices): (Option<Plan>, u32),
     device_type: Option<&str>,
 ) -> Option<Prediction> {
-    let asked = view.asked_by(job);
+    let asked = view.request(job);
     let is_wanted = |node: &&Node| device_type.is_none_or(|wanted| wanted == node.device_type);
     let node = view.topology.nodes_for(&asked.virtual_cluster).find(is_wanted)?;
     ask(view, (job, plan, asked.cpus), &node.few_like_it(devices), &node.device_type, &[])
@@ -104,7 +104,7 @@ pub(crate) fn step_on(
     beside: &[JobId],
 ) -> Option<Prediction> {
     let device_type = view.topology.type_of(*devices.first()?);
-    let cpus = view.asked_by(job).cpus;
+    let cpus = view.request(job).cpus;
     ask(view, (job, plan_of(view, job), cpus), &view.topology.placement(devices), device_type, beside)
 }
 
@@ -127,13 +127,13 @@ pub(crate) fn step_beside(
     device_type: &str,
     beside: Option<JobId>,
 ) -> Option<Prediction> {
-    let asked = view.asked_by(job);
+    let asked = view.request(job);
     ask(view, (job, asked.plan, asked.cpus), placement, device_type, beside.as_slice())
 }
 
 /// The plan of a job on its devices, or the one that it asks for.
 fn plan_of(view: &View<'_>, job: JobId) -> Option<Plan> {
-    view.job(job).placed().map_or(view.asked_by(job).plan, |placed| placed.plan)
+    view.job(job).placed().map_or(view.request(job).plan, |placed| placed.plan)
 }
 
 /// Whether these jobs fit into the memory of the devices together, as far as the memory of the devices and the peaks of the jobs alone are
@@ -150,9 +150,9 @@ fn peak(view: &View<'_>, job: JobId, devices: &[DeviceId]) -> Option<u64> {
     let placed = view.job(job).placed();
     let own = placed.map_or(devices, |placed| &placed.devices);
     let own =
-        if placed.is_none() { own.get(..view.asked_by(job).devices as usize).unwrap_or(own) } else { own };
+        if placed.is_none() { own.get(..view.request(job).devices as usize).unwrap_or(own) } else { own };
     let device_type = view.topology.type_of(*own.first()?);
-    let of = (job, plan_of(view, job), view.asked_by(job).cpus);
+    let of = (job, plan_of(view, job), view.request(job).cpus);
     let measured = with_question(view, of, (&view.topology.placement(own), device_type), &[], |question| {
         view.model.peak_memory_bytes(question)
     });
@@ -176,9 +176,9 @@ fn with_question<T>(
     beside: &[JobId],
     answer: impl FnOnce(&PredictRequest<'_>) -> T,
 ) -> T {
-    let asked = view.asked_by(job);
+    let asked = view.request(job);
     let workload = asked.what.workload();
-    let others: Vec<&JobRequest> = beside.iter().map(|other| view.asked_by(*other)).collect();
+    let others: Vec<&JobRequest> = beside.iter().map(|other| view.request(*other)).collect();
     let workloads: Vec<Cow<'_, str>> = others.iter().map(|other| other.what.workload()).collect();
     let mut co_runners: Vec<JobKey<'_>> = Vec::new();
     for (other, workload) in others.iter().zip(&workloads) {

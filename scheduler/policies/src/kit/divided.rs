@@ -67,7 +67,7 @@ impl Policy for Divided {
     }
 
     fn explain(&self, view: &View<'_>, job: JobId) -> String {
-        let virtual_cluster = view.topology.virtual_cluster(&view.asked_by(job).virtual_cluster);
+        let virtual_cluster = view.topology.virtual_cluster(&view.request(job).virtual_cluster);
         let part = virtual_cluster.map_or(0, |of| usize::from(of.0));
         let explain = |part: &Part| part.policy.explain(&View { virtual_cluster, ..*view }, job);
         self.parts.get(part).map(explain).unwrap_or_default()
@@ -84,7 +84,7 @@ pub(crate) fn of_change(view: &View<'_>, change: Change) -> Option<VirtualCluste
         Change::Lost(device) | Change::Back(device) => {
             view.topology.nodes()[view.topology.node_of(device).0 as usize].virtual_cluster
         }
-        Change::DoNotFit(job, _) => view.topology.virtual_cluster(&view.asked_by(job).virtual_cluster),
-        _ => view.topology.virtual_cluster(&view.asked_by(change.job()?).virtual_cluster),
+        Change::DoNotFit(job, _) => view.topology.virtual_cluster(&view.request(job).virtual_cluster),
+        _ => view.topology.virtual_cluster(&view.request(change.job()?).virtual_cluster),
     }
 }

@@ -33,16 +33,16 @@ impl<E: Durations> Learned<E> {
             if let Change::Ended(job) = *change
                 && view.job(job).account.running > Nanos::ZERO
             {
-                let workload = view.asked_by(job).what.workload();
+                let workload = view.request(job).what.workload();
                 let ran_s = view.job(job).account.running.as_secs_f64();
-                self.estimator.learn(&of_request(view.asked_by(job), &workload), ran_s);
+                self.estimator.learn(&of_request(view.request(job), &workload), ran_s);
             }
         }
     }
 
     /// The estimated time for which a job runs, in seconds. `None` if nothing is known of any job.
     pub(crate) fn estimate(&self, view: &View<'_>, job: JobId) -> Option<f64> {
-        let asked = view.asked_by(job);
+        let asked = view.request(job);
         self.estimator.estimate(&of_request(asked, &asked.what.workload()))
     }
 }
@@ -55,7 +55,7 @@ impl Learned<Additive> {
 
     /// The duration of the mean job in seconds, and the terms of the estimate of a job: their features, and what they multiply it by.
     pub(crate) fn terms(&self, view: &View<'_>, job: JobId) -> (f64, Vec<(String, f64)>) {
-        let asked = view.asked_by(job);
+        let asked = view.request(job);
         let (mean_s, terms) = self.estimator.terms(&of_request(asked, &asked.what.workload()));
         let named = |(one, other): (Feature, Option<Feature>)| match other {
             Some(other) => format!("{} and {}", one.name(), other.name()),

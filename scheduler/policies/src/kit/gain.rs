@@ -49,7 +49,7 @@ impl Gain {
 
     /// Says why the head of the queue is not packed, although a gain is predicted.
     pub(crate) fn why_not(&self, view: &View<'_>, head: JobId, beside: JobId) -> String {
-        let [head, beside] = [head, beside].map(|job| &view.asked_by(job).name);
+        let [head, beside] = [head, beside].map(|job| &view.request(job).name);
         let Gain { sum, half_width, .. } = self;
         match half_width.is_finite() {
             true => format!(

@@ -88,7 +88,7 @@ impl<K: Ord + Copy> Greedy<K> {
             let looks = match &view.job(job).state {
                 State::Waiting { .. } => Some(Looks::Waiting),
                 State::Placed(placed) => (placed.phase == Phase::Running
-                    && view.asked_by(job).takes_no_checkpoint.is_none())
+                    && view.request(job).takes_no_checkpoint.is_none())
                 .then_some(Looks::Running),
                 State::Ended { .. } => None,
             };

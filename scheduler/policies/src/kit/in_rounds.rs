@@ -49,7 +49,7 @@ impl<const SERVICE: bool> Order for Remaining<SERVICE> {
         let Some(step) = belief::step(view, job) else { return f64::INFINITY };
         let step_now_ns = Progress::new(view, job).step_ns().unwrap_or(step.step_ns);
         let left_s = steps_left(view, job, 1e9 / step_now_ns) * step.step_ns / 1e9;
-        left_s * if SERVICE { f64::from(view.asked_by(job).devices) } else { 1.0 }
+        left_s * if SERVICE { f64::from(view.request(job).devices) } else { 1.0 }
     }
 
     fn say(&self, view: &View<'_>, job: JobId) -> String {

@@ -29,7 +29,7 @@ pub(crate) struct Kinds {
 
 impl Kinds {
     pub(crate) fn of(&mut self, view: &View<'_>, job: JobId) -> Kind {
-        let asked = view.asked_by(job);
+        let asked = view.request(job);
         let alike = Alike {
             what: asked.what.clone(),
             plan: asked.plan,

@@ -47,7 +47,7 @@ impl Lease {
 
     /// The cores for each device, if its jobs ask for some.
     fn cpus(self, view: &View<'_>) -> Option<u16> {
-        self.jobs().filter_map(|job| view.asked_by(job).cpus).reduce(u16::saturating_add)
+        self.jobs().filter_map(|job| view.request(job).cpus).reduce(u16::saturating_add)
     }
 }
 
@@ -106,7 +106,7 @@ impl Leases {
             let wanted = chosen.iter().map(|lease| Wanted {
                 job: lease.job,
                 pool: lease.pool,
-                devices: view.asked_by(lease.job).devices,
+                devices: view.request(lease.job).devices,
                 cpus: lease.cpus(view),
                 now: kept.get(&lease.job).map_or_else(Vec::new, |placed| on_nodes(view, placed)),
             });
@@ -187,7 +187,7 @@ impl Leases {
             match (&view.job(job).state, to) {
                 (State::Placed(_), None) => stops.push(Action::Stop { job, checkpoint: true }),
                 (State::Placed(placed), Some(to)) if !is_same(&placed.devices, to) => {
-                    let asked = view.asked_by(job);
+                    let asked = view.request(job);
                     moves.push(self.moves.begin(job, to.clone(), asked.plan, asked.cpus));
                 }
                 (State::Waiting { .. }, Some(to)) => starts.push(start(view, job, to.clone())),
@@ -209,7 +209,7 @@ fn choose(
     let mut left: BTreeMap<PoolId, u32> = view.pools().map(|pool| (pool, available.of_pool(pool))).collect();
     let (mut has_one, mut chosen) = (BTreeSet::new(), Vec::new());
     for lease in wishes {
-        let devices = view.asked_by(lease.job).devices;
+        let devices = view.request(lease.job).devices;
         let can_have = lease.jobs().all(|job| open.contains(&job) && !has_one.contains(&job));
         let free = left.get_mut(&lease.pool).filter(|free| devices <= **free && can_have);
         if let Some(free) = free.filter(|_| !do_not_fit.contains(lease)) {

@@ -126,7 +126,7 @@ impl Packs {
             let [first, later] = jobs;
             let [leaves, stays] = if can_leave(view, later) { [later, first] } else { jobs };
             actions.push(Action::Stop { job: leaves, checkpoint: true });
-            let names = [leaves, stays].map(|job| &view.asked_by(job).name);
+            let names = [leaves, stays].map(|job| &view.request(job).name);
             reasons.push(format!("{} no longer beside {}: measured {sum:.3} at most", names[0], names[1]));
             self.kinds.keep_apart(view, jobs);
         }
@@ -174,7 +174,7 @@ fn runs(job: &Job) -> bool {
 
 /// Whether the job can be stopped with a checkpoint, which ends its pack.
 pub(crate) fn can_leave(view: &View<'_>, job: JobId) -> bool {
-    view.asked_by(job).takes_no_checkpoint.is_none()
+    view.request(job).takes_no_checkpoint.is_none()
 }
 
 /// The pool and the placement of a running job that has its devices for itself. `None` for other jobs.

@@ -96,7 +96,7 @@ impl<K: Ord + Copy> Queue<K> {
         if let Some((need, head)) = self.first(view).filter(|_| self.misfit == Misfit::Blocks) {
             let free: u32 =
                 view.pools().filter(|pool| need.allows(*pool)).map(|pool| view.occupancy.free_in(pool)).sum();
-            let which = if head == job { "it".to_owned() } else { view.asked_by(head).name.clone() };
+            let which = if head == job { "it".to_owned() } else { view.request(head).name.clone() };
             text += &format!("; {which} is to start next, needs {}, and {free} are free", need.devices);
         }
         text

@@ -33,7 +33,7 @@ pub(crate) struct Ranking<K, G = Need> {
 
 impl Need {
     pub(crate) fn of(view: &View<'_>, job: JobId) -> Need {
-        let asked = view.asked_by(job);
+        let asked = view.request(job);
         let of_type = |wanted: &String| {
             let nodes = view.topology.nodes_for(&asked.virtual_cluster);
             let mut nodes = nodes.filter(|node| !node.devices.is_empty());

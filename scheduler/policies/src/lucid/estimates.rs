@@ -83,7 +83,7 @@ impl Estimates {
     /// The priority of a job: the estimated time times its devices.
     pub(super) fn service(&self, view: &View<'_>, job: JobId) -> u64 {
         let Length(time) = self.of(view, job);
-        time.0.saturating_mul(u64::from(view.asked_by(job).devices))
+        time.0.saturating_mul(u64::from(view.request(job).devices))
     }
 
     /// The duration of the mean job in seconds, and the terms of the estimate of a job. `None` if the model has no terms.

@@ -16,7 +16,7 @@ use crate::kit::belief::Length;
 
 /// The class of a job and the reason for it, on the devices for which it asks or the first that it may use.
 pub(super) fn classified(view: &View<'_>, job: JobId) -> Option<Classified> {
-    let asked = view.asked_by(job);
+    let asked = view.request(job);
     let workload = asked.what.workload();
     let is_wanted =
         |node: &&Node| asked.device_type.as_ref().is_none_or(|wanted| *wanted == node.device_type);
@@ -59,7 +59,7 @@ fn of_stage(lucid: &Lucid, view: &View<'_>, job: JobId) -> Option<String> {
     } else if settings.is_profiling_free {
         Some("it counts as profiled, without a charge".into())
     } else {
-        let (devices, most) = (view.asked_by(job).devices, settings.profile_devices);
+        let (devices, most) = (view.request(job).devices, settings.profile_devices);
         Some(format!(
             "it is not profiled: it asks for {devices} devices, and the stage is for up to {most} of one node"
         ))
@@ -104,7 +104,7 @@ fn of_estimate(lucid: &Lucid, view: &View<'_>, job: JobId) -> String {
 
 fn of_queue(lucid: &Lucid, view: &View<'_>, job: JobId) -> Option<String> {
     let (place, all, waits_too_long) = lucid.parts[super::part_of(view, job)].place_of(job)?;
-    let devices = view.asked_by(job).devices;
+    let devices = view.request(job).devices;
     let priority = match lucid.common.estimates.of(view, job) {
         Length::UNKNOWN => "not known".into(),
         Length(time) => format!("{:.0} device-seconds", time.as_secs_f64() * f64::from(devices)),
@@ -119,7 +119,7 @@ fn of_queue(lucid: &Lucid, view: &View<'_>, job: JobId) -> Option<String> {
 fn of_pack(lucid: &Lucid, view: &View<'_>, job: JobId) -> Option<String> {
     let common = &lucid.common;
     if let Some(pack) = common.packs.of(job) {
-        let names: Vec<&str> = pack.beside(job).map(|other| &*view.asked_by(other).name).collect();
+        let names: Vec<&str> = pack.beside(job).map(|other| &*view.request(other).name).collect();
         let measured = pack.measured_at_most();
         let measured = measured.map(|sum| format!(", {sum:.3} times taking turns at most, as measured"));
         return Some(format!("it is packed with {}{}", names.join(", "), measured.unwrap_or_default()));

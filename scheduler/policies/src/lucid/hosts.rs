@@ -231,7 +231,7 @@ fn refused_by(
 ) -> Option<Refusal> {
     let Length(own) = common.estimates.of(view, seeker.job);
     let Length(of_host) = common.estimates.of(view, host);
-    let cores = view.asked_by(seeker.job).cpus;
+    let cores = view.request(seeker.job).cpus;
     let devices = || view.job(host).placed().map_or(&[][..], |placed| &placed.devices);
     if own.0 > of_host.0.saturating_mul(LONGER) {
         Some(Refusal::Shorter)

@@ -266,6 +266,6 @@ impl Policy for Lucid {
 
 /// The part of a job.
 fn part_of(view: &View<'_>, job: JobId) -> usize {
-    let virtual_cluster = view.topology.virtual_cluster(&view.asked_by(job).virtual_cluster);
+    let virtual_cluster = view.topology.virtual_cluster(&view.request(job).virtual_cluster);
     virtual_cluster.map_or(0, |of| usize::from(of.0))
 }

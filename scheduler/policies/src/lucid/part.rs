@@ -105,7 +105,7 @@ impl Part {
     /// Looks whether a job that is not waiting may be joined.
     pub(super) fn look_at(&mut self, view: &View<'_>, common: &Common, job: JobId) {
         if self.hosts.look_at(view, common, job) {
-            let devices = view.asked_by(job).devices;
+            let devices = view.request(job).devices;
             self.hopeless.retain(|group| group.need.devices != devices);
         }
     }
@@ -236,7 +236,7 @@ impl Part {
         };
         let host = partner.job;
         let devices = view.job(host).placed().map(|placed| placed.devices.clone()).unwrap_or_default();
-        making.room.take_cpus(&devices, view.asked_by(job).cpus);
+        making.room.take_cpus(&devices, view.request(job).cpus);
         let alone_ns = match &partner.gain {
             Some(gain) => gain.alone_ns.map(Some),
             None => [host, job].map(|of| alone_ns(view, common, of, &devices)),
@@ -283,7 +283,7 @@ fn alone_ns(view: &View<'_>, common: &Common, job: JobId, devices: &[DeviceId]) 
 }
 
 fn why_beside(view: &View<'_>, job: JobId, partner: &Partner) -> String {
-    let [job, host] = [job, partner.job].map(|job| &view.asked_by(job).name);
+    let [job, host] = [job, partner.job].map(|job| &view.request(job).name);
     match partner {
         Partner { gain: Some(gain), .. } => {
             format!("{job} beside {host}: {:.3} times taking turns", gain.sum)

@@ -59,7 +59,7 @@ impl Stage {
 
     /// The number of a job among those that wait for the stage, and of all of them.
     pub(super) fn place_of(&self, view: &View<'_>, job: JobId) -> Option<(usize, usize)> {
-        let key = (view.asked_by(job).devices, job);
+        let key = (view.request(job).devices, job);
         self.waiting.contains(&key).then(|| (self.waiting.range(..=key).count(), self.waiting.len()))
     }
 
@@ -84,7 +84,7 @@ impl Stage {
 
     /// Updates the stage after a change of a job. Returns whether the job is to wait for the stage or is there.
     pub(super) fn examine(&mut self, view: &View<'_>, settings: &Settings, job: JobId) -> bool {
-        let key = (view.asked_by(job).devices, job);
+        let key = (view.request(job).devices, job);
         self.waiting.remove(&key);
         self.bounds.remove(job);
         match &view.job(job).state {
@@ -115,7 +115,7 @@ impl Stage {
 
     /// Whether a waiting job goes to the stage first.
     fn takes(&self, view: &View<'_>, settings: &Settings, job: JobId) -> bool {
-        let asked = view.asked_by(job);
+        let asked = view.request(job);
         let has_room = |node: &NodeId| {
             let facts = &view.topology.nodes()[node.0 as usize];
             let enough = facts.facts.cpus.filter(|_| view.occupancy.counts_cpus()).zip(asked.cpus);
@@ -194,7 +194,7 @@ struct Room {
 
 impl Room {
     fn fits(&self, view: &View<'_>, job: JobId) -> bool {
-        let asked = view.asked_by(job);
+        let asked = view.request(job);
         let device_type = &view.topology.nodes()[self.node.0 as usize].device_type;
         asked.device_type.as_ref().is_none_or(|wanted| wanted == device_type)
             && self.free.len() >= asked.devices as usize
@@ -203,13 +203,13 @@ impl Room {
 
     fn take(&mut self, view: &View<'_>, job: JobId) -> Vec<DeviceId> {
         self.cpus = self.cpus.map(|cpus| cpus - cores(view, job));
-        self.free.drain(..view.asked_by(job).devices as usize).collect()
+        self.free.drain(..view.request(job).devices as usize).collect()
     }
 }
 
 /// The cores that a job asks for.
 fn cores(view: &View<'_>, job: JobId) -> u32 {
-    view.asked_by(job).cpus.map_or(0, |each| u32::from(each) * view.asked_by(job).devices)
+    view.request(job).cpus.map_or(0, |each| u32::from(each) * view.request(job).devices)
 }
 
 /// The number of devices of a node that are not lost.

@@ -70,7 +70,7 @@ impl Contender {
         curve: Rc<Curve>,
         settings: &Settings,
     ) -> Contender {
-        let asked = view.asked_by(job);
+        let asked = view.request(job);
         let reference = curve.reference(asked);
         let guarantee = match (asked.class, curve.asked_rate) {
             (Class::BestEffort, _) => 0.0,
@@ -150,7 +150,7 @@ impl Contender {
     fn restarts_are_few(&self, view: &View<'_>, settings: &Settings) -> bool {
         let account = &view.job(self.job).account;
         let since = view.now - account.first_start.unwrap_or(view.now);
-        let is_young = settings.shield.is_none_or(|after| view.now - view.asked_by(self.job).arrival < after);
+        let is_young = settings.shield.is_none_or(|after| view.now - view.request(self.job).arrival < after);
         let is_few = settings.most_restarts.is_none_or(|most| account.starts <= most);
         let lost_s = f64::from(account.starts) * self.restart_s;
         is_young && is_few && lost_s <= settings.restarts * Nanos::as_secs_f64(since)

@@ -27,7 +27,7 @@ pub(super) fn tell(
     told: &mut HashMap<JobId, Told>,
 ) {
     let taker = &floor.jobs[exchange.taker];
-    let name = |place: usize| &view.asked_by(floor.jobs[place].job).name;
+    let name = |place: usize| &view.request(floor.jobs[place].job).name;
     let mut text = format!(
         "{} got {} devices for its {claim}, at {:.3} times the speed that it asks for",
         name(exchange.taker),
@@ -68,7 +68,7 @@ pub(super) fn text(
     told: Option<&Told>,
     settings: &Settings,
 ) -> String {
-    let asked = view.asked_by(job);
+    let asked = view.request(job);
     let Some(curve) = curve else { return String::new() };
     let reference = curve.reference(asked);
     let devices = view.job(job).placed().map_or(0, |placed| placed.devices.len() as u32);

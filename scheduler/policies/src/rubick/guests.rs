@@ -84,7 +84,7 @@ impl Guests {
         }
         let starts: BTreeSet<JobId> = decided.iter().map(Action::job).collect();
         let waits = |job: &&Contender| {
-            let asked = view.asked_by(job.job);
+            let asked = view.request(job.job);
             let is_left = job.before.is_none() && !starts.contains(&job.job);
             is_left && asked.class == Class::BestEffort && asked.takes_no_checkpoint.is_none()
         };
@@ -99,7 +99,7 @@ impl Guests {
             let best = gains.max_by(|(a, number), (b, other)| a.total_cmp(b).then(other.cmp(number)));
             let Some((_, number)) = best else { continue };
             let host = hosts.remove(number).job;
-            let asked = view.asked_by(guest.job);
+            let asked = view.request(guest.job);
             let devices = view.job(host).placed().map_or(Vec::new(), |placed| placed.devices.clone());
             draft.take_cpus(&devices, asked.cpus);
             self.hosts.insert(guest.job, host);
@@ -119,7 +119,7 @@ impl Guests {
     /// The sum of the normalised throughputs of both, if it is a sure gain and the host keeps its guarantee.
     fn gain(&self, view: &View<'_>, draft: &Draft<'_>, [guest, host]: [&Contender; 2]) -> Option<f64> {
         let devices = &view.job(host.job).placed()?.devices;
-        let asked = view.asked_by(guest.job);
+        let asked = view.request(guest.job);
         let may = !self.apart.contains(&pair(guest.job, host.job))
             && asked.devices as usize == devices.len()
             && view.occupancy.pool_of(devices[0]) == guest.curve.pool

@@ -61,7 +61,7 @@ impl Demands {
 }
 
 fn demand(view: &View<'_>, job: JobId, pool: PoolId) -> Demand {
-    let asked = view.asked_by(job);
+    let asked = view.request(job);
     let as_asked = Demand { full: asked.cpus, share: asked.cpus };
     let Some(node) = largest(view, pool) else { return as_asked };
     let rates: Vec<(u16, f64)> = (1..=most(node, asked.devices))

@@ -42,7 +42,7 @@ impl Synergy {
         actions: &mut Vec<Action>,
         pushed: &mut Vec<JobId>,
     ) -> Option<(Vec<DeviceId>, Option<u16>)> {
-        let count = view.asked_by(job).devices;
+        let count = view.request(job).devices;
         let peers = self.above_share(view);
         for (pool, demand) in self.demands.of(view, job).to_vec() {
             let mut trial = draft.clone();

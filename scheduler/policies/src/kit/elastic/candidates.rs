@@ -237,7 +237,7 @@ fn present(view: &View<'_>, job: JobId, placed: &Placed, configurations: &mut Ve
 /// with its age T, the number N of its restarts, and the time S that a restart takes. Pollux and Sia multiply a throughput by it
 /// that a job reaches only after a restart.
 pub(crate) fn restart_factor(view: &View<'_>, job: JobId, restart_s: f64) -> f64 {
-    let age_s = (view.now - view.asked_by(job).arrival).as_secs_f64();
+    let age_s = (view.now - view.request(job).arrival).as_secs_f64();
     let restarts = view.job(job).account.starts.saturating_sub(1);
     let worked_s = (age_s - f64::from(restarts) * restart_s).max(0.0);
     if age_s + restart_s > 0.0 { worked_s / (age_s + restart_s) } else { 1.0 }

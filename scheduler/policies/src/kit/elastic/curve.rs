@@ -171,7 +171,7 @@ impl Curves {
             match *change {
                 Change::Believed(job) => {
                     self.of_jobs.remove(&job);
-                    self.shared.remove(&Alike::of(view.asked_by(job)));
+                    self.shared.remove(&Alike::of(view.request(job)));
                 }
                 Change::TooLarge { job, plan: Some(plan) } => {
                     self.of_jobs.remove(&job);
@@ -196,7 +196,7 @@ impl Curves {
         let curve = match self.too_large.get(&job) {
             Some(too_large) => Rc::new(curve(view, job, freedom, (self.only, too_large))),
             None => {
-                let alike = Alike::of(view.asked_by(job));
+                let alike = Alike::of(view.request(job));
                 let make = || Rc::new(curve(view, job, freedom, (self.only, &BTreeSet::new())));
                 self.shared.entry(alike).or_insert_with(make).clone()
             }
@@ -212,7 +212,7 @@ fn curve(
     freedom: &Freedom,
     (only, too_large): (Option<PoolId>, &BTreeSet<Plan>),
 ) -> Curve {
-    let asked = view.asked_by(job);
+    let asked = view.request(job);
     let pools = view.pools().filter(|pool| only.is_none_or(|only| only == *pool));
     let pools = pools.filter_map(|pool| Some((pool, largest(view, pool)?)));
     let wanted = |(_, node): &(PoolId, &Node)| {
@@ -254,7 +254,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn curve(&self, too_large: &BTreeSet<Plan>) -> Curve {
-        let asked = self.view.asked_by(self.job);
+        let asked = self.view.request(self.job);
         let per_node = self.node.devices.len() as u32;
         let own = asked.plan.map_or_else(BTreeSet::new, |plan| BTreeSet::from([plan]));
         let legal = self.view.plans(self.job).filter(|legal| legal.device_type == self.node.device_type);
@@ -291,7 +291,7 @@ impl Search<'_> {
     }
 
     fn unknown(&self) -> Curve {
-        unknown(self.view.asked_by(self.job), self.pool, self.node.devices.len() as u32)
+        unknown(self.view.request(self.job), self.pool, self.node.devices.len() as u32)
     }
 
     /// Whether the nodes of the pool would have these devices, with cores for each, if they were empty.
@@ -303,7 +303,7 @@ impl Search<'_> {
     fn placement(&self, devices: u32) -> Option<Vec<u32>> {
         let per_node = self.node.devices.len() as u32;
         let (whole, rest) = (devices / per_node, devices % per_node);
-        let is_asked = devices == self.view.asked_by(self.job).devices;
+        let is_asked = devices == self.view.request(self.job).devices;
         if whole > 0 && rest > 0 && !is_asked {
             return None;
         }
@@ -320,7 +320,7 @@ impl Search<'_> {
     /// The numbers of cores for each rank that are looked at: powers of two up to what a node has for them, the share of a device,
     /// and what the job asks for.
     fn cpus(&self, on_a_node: u32) -> Vec<Option<u16>> {
-        let SharedRequest { cpus: asked, elastic, .. } = *self.view.asked_by(self.job).shared;
+        let SharedRequest { cpus: asked, elastic, .. } = *self.view.request(self.job).shared;
         let may_choose = elastic && self.freedom.resources;
         let Some(fair) = self.fair_cpus().filter(|_| may_choose) else { return vec![asked] };
         let most = (self.node.facts.cpus.unwrap_or_default() / on_a_node).max(1);
@@ -345,7 +345,7 @@ impl Search<'_> {
                 |best: &Point| points.last().is_none_or(|last| best.rate > last.rate * (1.0 + WORTH));
             points.extend(best.filter(is_worth));
         }
-        let asked = self.view.asked_by(self.job).cpus;
+        let asked = self.view.request(self.job).cpus;
         let share = self.fair_cpus().or(asked);
         let within = |point: &Point| point.cpus.is_none_or(|cpus| share.is_none_or(|share| cpus <= share));
         let fair = points.iter().rposition(within).unwrap_or(0);

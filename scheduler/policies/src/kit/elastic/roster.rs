@@ -65,7 +65,7 @@ impl Roster {
             State::Placed(placed) => match placed.phase {
                 Phase::Stopping | Phase::Ending => Standing::IsOnItsWay,
                 _ if self.guests.contains(&job) => Standing::Stays(placed),
-                Phase::Running if view.asked_by(job).takes_no_checkpoint.is_none() => Standing::Runs(placed),
+                Phase::Running if view.request(job).takes_no_checkpoint.is_none() => Standing::Runs(placed),
                 _ => Standing::Stays(placed),
             },
             State::Ended { .. } => Standing::IsOnItsWay,
@@ -137,7 +137,7 @@ pub(crate) fn on_nodes(view: &View<'_>, placed: &Placed) -> Vec<(NodeId, u32)> {
 /// The number of steps that a job still has to do, if it goes on at this rate since its last report. Infinite for a job that runs
 /// until it ends.
 pub(crate) fn steps_left(view: &View<'_>, job: JobId, rate: f64) -> f64 {
-    let Some(steps) = view.asked_by(job).steps else { return f64::INFINITY };
+    let Some(steps) = view.request(job).steps else { return f64::INFINITY };
     let state = view.job(job);
     let since = match state.placed() {
         Some(placed) if placed.phase == Phase::Running => (view.now - state.steps_at).as_secs_f64(),
@@ -149,7 +149,7 @@ pub(crate) fn steps_left(view: &View<'_>, job: JobId, rate: f64) -> f64 {
 
 /// The time in seconds that it costs a job to be stopped with a checkpoint and started again. `None` if it is not known.
 pub(crate) fn restart_s(view: &View<'_>, job: JobId) -> Option<f64> {
-    let asked = view.asked_by(job);
+    let asked = view.request(job);
     let placed = view.job(job).placed();
     let (plan, devices) = placed.map_or((asked.plan, asked.devices), |on| (on.plan, on.devices.len() as u32));
     let device_type = placed.and_then(|on| on.devices.first()).map(|device| view.topology.type_of(*device));

@@ -95,7 +95,7 @@ impl Searches {
         }
         let mut changed = BTreeSet::new();
         for job in view.changes.iter().filter_map(|change| change.job()) {
-            if let Some(name) = &view.asked_by(job).search {
+            if let Some(name) = &view.request(job).search {
                 let halving = || self.rule.halving().map(|(eta, rung)| Halving::new(eta, rung));
                 let search = self.searches.entry(name.clone()).or_insert_with(|| Search {
                     members: BTreeMap::new(),
@@ -145,7 +145,7 @@ impl Search {
             if let Some(halving) = &mut self.halving {
                 halving.add(id);
             }
-            let name = view.asked_by(id).name.clone();
+            let name = view.request(id).name.clone();
             Member { name, steps: 0, loss: None, state, out: None }
         });
         (member.steps, member.loss, member.state) = (job.steps, job.loss, state);
