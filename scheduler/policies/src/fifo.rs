@@ -19,7 +19,7 @@ use crate::{
 
 pub(super) const FIFO: Declaration = Declaration {
     name: "fifo",
-    source: "Helios, SC 2021",
+    source: "baseline in Helios",
     order: "arrival",
     misfit: "holds up all jobs behind it",
     preemption: "no",

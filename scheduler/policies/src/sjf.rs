@@ -22,7 +22,7 @@ use crate::{
 
 pub(super) const SJF: Declaration = Declaration {
     name: "sjf",
-    source: "Lucid, ASPLOS 2023",
+    source: "baseline in Lucid",
     order: "length, the shortest first",
     misfit: "holds up all jobs behind it",
     preemption: "no",
