@@ -120,8 +120,8 @@ fn remedy(warning: Warning) -> &'static str {
             "steps of a program without an optimizer of PyTorch are not seen: match the lines of output that end a step with --steps-regex"
         }
         Warning::NoHook => {
-            "extend the variable, as in `PYTHONPATH=.:$PYTHONPATH`, or install the hook with `pip install ./workloads/python`; run \
-             the harness where the program runs; or match the lines of output that end a step with --steps-regex"
+            "install the hook with `pip install ./workloads/python`, which works under -E, too; run the harness where the program \
+             runs; or match the lines of output that end a step with --steps-regex"
         }
         Warning::Unheard => {
             "measure one training at a time, or start its processes as ranks of a process group, as torchrun does"

@@ -15,6 +15,7 @@ mod launchers;
 mod life;
 mod listener;
 mod notes;
+mod preload;
 mod pytorch;
 mod rank;
 mod remains;

@@ -181,8 +181,8 @@ pub(super) fn of_program(spec: &LaunchSpec, end: &LaunchEnd, steps: usize) -> Ve
                     container, so they are not seen";
         found.push((Warning::NoHook, text.to_owned()));
     } else if steps == 0 && end.notes.lacks_hook {
-        let text = "it has loaded PyTorch without the step hook, so its steps are not seen: PYTHONPATH was set anew, or Python \
-                    runs with -E, -I or -S, or the program is not Python";
+        let text = "it has loaded PyTorch without the step hook, so its steps are not seen: Python runs with -E, -I or -S or in an \
+                    emptied environment, or the program is not Python";
         found.push((Warning::NoHook, text.to_owned()));
     } else if steps == 0 && end.notes.has_pytorch {
         let text = format!("it has imported PyTorch, and no optimizer step was seen in {ran}");

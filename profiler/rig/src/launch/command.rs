@@ -15,7 +15,7 @@ use schema::{
     wire::{TANDEM_CONTROL, TANDEM_EVENTS, TANDEM_SPEC},
 };
 
-use super::{beside::Beside, hook, launchers, surroundings::FilledSurroundings, words};
+use super::{beside::Beside, elsewhere, hook, launchers, surroundings::FilledSurroundings, words};
 use crate::{
     device::{DeviceError, uuid},
     leash::RankCommand,
@@ -86,11 +86,12 @@ pub(super) fn of_rank(
         removed.extend(launchers::variables());
         environment.extend(spec.threads_named.then(|| threads(spec.threads)).into_iter().flatten());
         if spec.steps_regex.is_none() {
+            let folder = absolute(run.hook_path(launch))?;
+            // On other hosts and in containers the library may be missing, of which the dynamic linker would complain.
+            let is_here =
+                matches!(&spec.program, Program::Command(argv) if elsewhere::starter(argv).is_none());
+            environment.extend(hook::environment(&folder, |name| surroundings.variable(name), is_here)?);
             environment.extend([
-                hook::environment(
-                    &absolute(run.hook_path(launch))?,
-                    surroundings.variable(hook::PYTHONPATH),
-                )?,
                 (TANDEM_EVENTS, file(&run.events_path(launch, rank))?),
                 (TANDEM_CONTROL, file(&run.control_path(launch))?),
             ]);

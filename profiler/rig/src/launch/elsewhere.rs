@@ -5,10 +5,15 @@ use std::path::Path;
 /// Their names.
 const STARTERS: [&str; 8] = ["srun", "mpirun", "mpiexec", "ssh", "docker", "podman", "kubectl", "flux"];
 
+/// The one that begins a command.
+pub(super) fn starter(argv: &[String]) -> Option<&str> {
+    let name = Path::new(argv.first()?).file_name()?.to_str()?;
+    STARTERS.contains(&name).then_some(name)
+}
+
 /// What to tell the user about a command that begins with one of them.
 pub(super) fn hint(argv: &[String]) -> Option<String> {
-    let name = Path::new(argv.first()?).file_name()?.to_str()?;
-    STARTERS.contains(&name).then(|| {
+    starter(argv).map(|name| {
         format!(
             "what {name} starts on other nodes, in containers or through a daemon is seen only in part: its memory and CPU time \
              are not read, its steps only where the step hook reaches this run, and {name} alone ends it; start this command \

@@ -12,19 +12,22 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::remains::remove_if;
+use super::{preload, remains::remove_if};
 
 /// The variable with Python's module path, which the hook is put at the beginning of.
-pub(super) const PYTHONPATH: &str = "PYTHONPATH";
+const PYTHONPATH: &str = "PYTHONPATH";
 
 /// The files of the hook by name, with their contents.
 macro_rules! hook_files {
     ($($name:literal,)+) => {
-        &[$(($name, include_str!(concat!("../../../../workloads/python/hook/", $name)))),+]
+        &[
+            (preload::LIBRARY, preload::CODE),
+            $(($name, include_bytes!(concat!("../../../../workloads/python/hook/", $name)))),+
+        ]
     };
 }
 
-const FILES: &[(&str, &str)] = hook_files![
+const FILES: &[(&str, &[u8])] = hook_files![
     "sitecustomize.py",
     "tandem_hook/__init__.py",
     "tandem_hook/awaited.py",
@@ -43,10 +46,10 @@ const FILES: &[(&str, &str)] = hook_files![
 
 /// Creates `folder` and writes the hook into it.
 pub(super) fn write(folder: &Path) -> io::Result<()> {
-    for (name, text) in FILES {
+    for (name, contents) in FILES {
         let path = folder.join(name);
         fs::create_dir_all(path.parent().unwrap_or(folder))?;
-        fs::write(path, text)?;
+        fs::write(path, contents)?;
     }
     Ok(())
 }
@@ -98,23 +101,32 @@ fn remove_empty(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// The environment that makes Python load the hook in `folder`, an absolute path, before modules of `rest` or, without it, of the
-/// module path of this process.
+/// The environment that makes Python load the hook in `folder`, an absolute path. `own` gives the variables that the program is to have; all
+/// others are those of this process. With `keeps_path`, Python also loads the hook after the program has changed `PYTHONPATH`.
 ///
 /// # Errors
 /// The path cannot be part of `PYTHONPATH`.
-pub(super) fn environment(folder: &Path, rest: Option<OsString>) -> io::Result<(&'static str, OsString)> {
-    let mut path = folder.as_os_str().to_owned();
-    if path.as_encoded_bytes().contains(&b':') {
+pub(super) fn environment(
+    folder: &Path,
+    own: impl Fn(&str) -> Option<OsString>,
+    keeps_path: bool,
+) -> io::Result<Vec<(&'static str, OsString)>> {
+    if folder.as_os_str().as_encoded_bytes().contains(&b':') {
         let message =
             format!("{}: Python ends a path at a colon; name another directory with --out", folder.display());
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
-    if let Some(rest) = rest.or_else(|| env::var_os(PYTHONPATH)).filter(|rest| !rest.is_empty()) {
+    let users = |name| own(name).or_else(|| env::var_os(name)).filter(|value| !value.is_empty());
+    let mut path = folder.as_os_str().to_owned();
+    if let Some(rest) = users(PYTHONPATH) {
         path.push(":");
         path.push(rest);
     }
-    Ok((PYTHONPATH, path))
+    let mut environment = vec![(PYTHONPATH, path)];
+    if keeps_path {
+        environment.extend(preload::variables(folder, users(preload::LD_PRELOAD)));
+    }
+    Ok(environment)
 }
 
 #[cfg(test)]
@@ -151,7 +163,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let copy = folder.path().join("hook");
         write(&copy).unwrap();
-        assert_eq!(files_of(&copy), files_of(&source));
+        let mut expected = files_of(&source);
+        expected.push(preload::LIBRARY.into());
+        expected.sort();
+        assert_eq!(files_of(&copy), expected);
         for file in files_of(&source) {
             assert_eq!(
                 fs::read(copy.join(&file)).unwrap(),

@@ -4,9 +4,11 @@ use std::{env, ffi::OsString};
 
 use schema::wire::{TANDEM_CONTROL, TANDEM_EVENTS, TANDEM_SPEC};
 
+use super::preload::TANDEM_HOOK;
+
 /// Variables of torchrun, of MPI and its process managers (MPICH, Intel MPI, MVAPICH, Open MPI), of Slurm's steps and of Tandem. Those of
 /// Slurm's jobs, as SLURM_JOB_ID, say what a program may use and are no part of the list.
-const NAMES: [&str; 34] = [
+const NAMES: [&str; 35] = [
     "RANK",
     "LOCAL_RANK",
     "WORLD_SIZE",
@@ -41,6 +43,7 @@ const NAMES: [&str; 34] = [
     TANDEM_SPEC,
     TANDEM_EVENTS,
     TANDEM_CONTROL,
+    TANDEM_HOOK,
 ];
 
 /// How further names begin.

@@ -1,5 +1,7 @@
 //! Programs of which not all is seen, and what their rows say.
 
+use std::fs;
+
 use front_door::executable;
 use record::rows::{ErrorKind, Measurement, Status, Warning};
 use schema::wire::Timing;
@@ -10,6 +12,15 @@ const RUN: &str = "single --device cpu:0 --repeats 1 --out r --";
 
 fn has(row: &Measurement, warning: Warning) -> bool {
     row.warnings.iter().any(|of_row| of_row == warning)
+}
+
+/// The command of a shell that runs `train.py` with the fake PyTorch on the path of a Python that got none from its environment.
+fn with_path_of_its_own(python: &str) -> String {
+    let fake = root().join("workloads/python/tests/fake");
+    format!(
+        "{python} -c 'import sys; sys.path.insert(0, \"{}\"); exec(open(\"train.py\").read())'",
+        fake.display()
+    )
 }
 
 #[test]
@@ -23,14 +34,59 @@ loaded = mmap.mmap(file.fileno(), 1)
 train(1000)
 time.sleep(3)";
     let Some(door) = with_program(load) else { return };
-    let fake = root().join("workloads/python/tests/fake");
-    let script = format!("PYTHONPATH={} exec python3 train.py", fake.display());
-    let said = exits(0, &door, RUN, &["sh", "-c", &script]);
+    let said = exits(0, &door, RUN, &["sh", "-c", &with_path_of_its_own("exec python3 -E")]);
     let row = row(&door);
     assert_eq!((row.status, row.timing), (Status::Ok, Some(Timing::Outside)));
     assert!(has(&row, Warning::NoHook) && !has(&row, Warning::NoSteps), "{row:?}");
     assert!(said.err.contains("it has loaded PyTorch without the step hook"), "{}", said.err);
-    assert!(said.err.contains("PYTHONPATH=.:$PYTHONPATH"), "{}", said.err);
+    assert!(said.err.contains("pip install ./workloads/python"), "{}", said.err);
+}
+
+#[test]
+fn a_program_that_sets_its_module_path_anew_keeps_the_hook() {
+    let fake = root().join("workloads/python/tests/fake");
+    let anew = |python: &str| format!("PYTHONPATH={} {python} train.py", fake.display());
+    for script in [
+        anew("exec python3"),
+        anew("PYTHONDONTWRITEBYTECODE=1 python3 -B"),
+        // Of the path that the shell gives on, the hook is there only once more.
+        format!("export PYTHONPATH={}; sh -c 'exec python3 train.py'", fake.display()),
+        with_path_of_its_own("unset PYTHONPATH; python3"),
+        format!("python3 -m venv --without-pip env && {}", anew("env/bin/python")),
+    ] {
+        let Some(door) = with_program("train(40)") else { return };
+        exits(0, &door, RUN, &["sh", "-c", &script]);
+        let row = row(&door);
+        assert_eq!((row.timing, row.steps_total), (Some(Timing::Hook), 40), "{script}: {row:?}");
+        assert!(!has(&row, Warning::NoHook), "{script}: {row:?}");
+    }
+}
+
+#[test]
+fn the_libraries_that_a_program_is_to_preload_stay() {
+    let Some(door) = with_program("print('preloaded', os.environ['LD_PRELOAD'])\ntrain(40)") else { return };
+    exits(
+        0,
+        &door,
+        "single --device cpu:0 --repeats 1 --out r --env LD_PRELOAD=libm.so.6 --",
+        &["python3", "train.py"],
+    );
+    let out = fs::read_to_string(door.run("r").stdout_path(&row(&door).launch, 0)).unwrap();
+    assert!(out.contains("preloaded libm.so.6:/") && out.contains("/keep_hook.so"), "{out}");
+}
+
+#[test]
+fn a_run_whose_path_has_a_space_preloads_nothing() {
+    let Some(door) = with_program("print('preloaded', os.environ.get('LD_PRELOAD'))\ntrain(40)") else {
+        return;
+    };
+    let folder =
+        "single --device cpu:0 --repeats 1 --out".split(' ').chain(["a run", "--", "python3", "train.py"]);
+    let folder: Vec<&str> = folder.collect();
+    let said = exits(0, &door, "", &folder);
+    assert!(!said.err.contains("cannot be preloaded"), "{}", said.err);
+    let [row] = &door.measurements("a run")[..] else { panic!("one launch has one row") };
+    assert_eq!((row.timing, row.steps_total), (Some(Timing::Hook), 40));
 }
 
 #[test]
