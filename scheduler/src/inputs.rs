@@ -203,12 +203,12 @@ fn takes_no_checkpoint(what: &Payload) -> Option<&'static str> {
     }
 }
 
-/// The step hook holds a command. Without it, steps are found in output that the command has already written.
+/// The step hook holds a command. Without it, steps are found in output that the command has already written, and it is frozen.
 fn pausing(what: &Payload, has_steps_regex: bool) -> Pausing {
     match what {
         Payload::Training { .. } => Pausing::FreesMemory,
         Payload::Command(_) if has_steps_regex => {
-            Pausing::Impossible("its steps are found in its output, and nothing can hold it")
+            Pausing::Freezes("its steps are found in its output, and nothing can hold it between two of them")
         }
         Payload::Command(_) => Pausing::HoldsMemory,
     }
@@ -258,7 +258,7 @@ mod tests {
         assert_eq!((c.plan, c.devices, c.step_ns), (None, 8, Some(100)));
         assert_eq!([a, b, c].map(|asked| asked.takes_no_checkpoint), [None, Some("it is a command"), None]);
         assert_eq!((a.pausing, c.pausing), (Pausing::FreesMemory, Pausing::FreesMemory));
-        assert!(matches!(b.pausing, Pausing::Impossible(_)), "{:?}", b.pausing);
+        assert!(matches!(b.pausing, Pausing::Freezes(_)), "{:?}", b.pausing);
         let acts = read("a,0,ppo-cartpole,,10,,,,\n", Purpose::Run, 1).unwrap()[0].takes_no_checkpoint;
         assert_eq!(acts, None, "the state of an environment is saved, too");
     }

@@ -9,6 +9,7 @@ mod command;
 mod elsewhere;
 mod ending;
 mod foreign;
+mod freezing;
 mod hook;
 mod kept;
 mod launchers;
@@ -143,6 +144,8 @@ pub(crate) enum Order {
     /// Sets the interval between reads of the events of a job that trains.
     LookEvery(Duration),
     Tell(Command),
+    Freeze,
+    Thaw,
     Stop(StopMode),
     /// Leave as by [`StopMode::Immediately`], because this other launch of its group failed.
     Contaminate {
@@ -174,6 +177,8 @@ struct Launch {
     commands: VecDeque<Command>,
     /// Whether a program of the user's, which has no stop command, is to end at its next boundary.
     leaving: bool,
+    /// Whether its processes are stopped.
+    is_frozen: bool,
     /// When the launch was first ordered to leave at the end of a step.
     enough_mono_ns: Option<Nanos>,
     ending: Ending,
@@ -219,6 +224,7 @@ pub(crate) async fn supervise(
         scraper: None,
         commands: VecDeque::new(),
         leaving: false,
+        is_frozen: false,
         enough_mono_ns: None,
         ending: Ending::No,
         released_at: None,
@@ -298,6 +304,8 @@ impl Launch {
                 let what = format!("cannot be told to '{name}': programs of the user's take no commands");
                 self.fail(0, (ErrorKind::Unsupported, what));
             }
+            Order::Freeze => self.freeze(),
+            Order::Thaw => self.thaw(),
             Order::Stop(StopMode::AtStepBoundary) => {
                 self.enough_mono_ns.get_or_insert_with(Nanos::monotonic_now);
                 if self.spec.program.speaks() {

@@ -16,6 +16,7 @@
 //!   does not do this: a leash goes by another name, in a session of its own.
 
 mod children;
+mod frozen;
 mod handle;
 
 use std::{
@@ -47,7 +48,7 @@ use rustix::{
 };
 use schema::{device::Device, units::Nanos};
 
-use self::children::usage_of_children;
+use self::{children::usage_of_children, frozen::Frozen};
 use crate::{descriptors, limits, processes::descendants, slices};
 pub(crate) use handle::{LeashHandle, RankCommand, RankStatus, Reports};
 
@@ -68,6 +69,8 @@ pub struct Isolation {
 /// The orders of the harness, one byte each. The end of file is an order for [`KILL`].
 const TERMINATE: u8 = b't';
 const KILL: u8 = b'k';
+const FREEZE: u8 = b'f';
+const THAW: u8 = b'c';
 
 /// The first word of the first line of a leash if the program runs; its process id follows.
 const STARTED: &str = "started";
@@ -283,9 +286,18 @@ fn end_refused(mut child: Child) -> io::Result<()> {
 /// before it ended by itself.
 fn obey(mut orders: UnixStream, program: Pid, was_told: &AtomicBool) {
     let root = getpid().as_raw_nonzero().get();
+    let mut frozen = Frozen::default();
     let mut order = [KILL];
     loop {
         let asked = orders.read(&mut order).unwrap_or(0);
+        if asked == 1 && order[0] == FREEZE {
+            frozen.freeze_below(root);
+            continue;
+        }
+        if asked == 1 && order[0] == THAW {
+            frozen.thaw();
+            continue;
+        }
         if asked == 1 && order[0] == TERMINATE {
             let all = descendants(root);
             let program = all.iter().find(|process| process.pid == program.as_raw_nonzero().get());
@@ -295,6 +307,7 @@ fn obey(mut orders: UnixStream, program: Pid, was_told: &AtomicBool) {
             }
             all.iter().for_each(|process| process.signal(Signal::TERM));
             program.iter().for_each(|program| program.signal(Signal::CONT));
+            frozen.thaw();
             // A harness that has ended is noticed by the next read.
             let _ = report(&orders, TERMINATED);
             continue;

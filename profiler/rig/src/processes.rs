@@ -42,6 +42,12 @@ impl ProcessId {
         }
     }
 
+    /// Whether the process stands still because of a signal or a debugger.
+    pub fn is_stopped(self) -> bool {
+        let stat = Process::new(self.pid).and_then(|process| process.stat());
+        stat.is_ok_and(|stat| ProcessId::of(&stat) == self && matches!(stat.state, 'T' | 't'))
+    }
+
     /// Stops the process by SIGSTOP and returns whether it stands still. A process that has begun to exit does not stop any
     /// more.
     ///

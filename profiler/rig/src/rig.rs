@@ -97,6 +97,16 @@ impl Rig {
         self.order(member, Order::Tell(command));
     }
 
+    /// Stops all processes of a member by SIGSTOP, wherever they are. For a program that obeys no grant.
+    pub fn freeze(&self, member: Member) {
+        self.order(member, Order::Freeze);
+    }
+
+    /// Lets the processes of a frozen member go on.
+    pub fn thaw(&self, member: Member) {
+        self.order(member, Order::Thaw);
+    }
+
     /// Makes a member leave. A member that leaves at a boundary leaves at the end of its grant, so one whose grant it can never
     /// use up does not leave.
     pub fn remove(&self, member: Member, leave: StopMode) {

@@ -127,8 +127,9 @@ pub enum Pausing {
     FreesMemory,
     /// The job is held, and keeps its memory on the device.
     HoldsMemory,
-    /// The job cannot be paused, for this reason.
-    Impossible(&'static str),
+    /// The processes of the job are stopped wherever they are, and it keeps its memory on the device. It cannot be held between two
+    /// steps, for this reason.
+    Freezes(&'static str),
 }
 
 impl Pausing {
@@ -137,7 +138,7 @@ impl Pausing {
         let moves_memory = match suspension {
             Suspension::StepGate | Suspension::Checkpoint => false,
             Suspension::Pause => self == Pausing::FreesMemory,
-            Suspension::CudaCheckpoint => !matches!(self, Pausing::Impossible(_)),
+            Suspension::CudaCheckpoint => !matches!(self, Pausing::Freezes(_)),
         };
         moves_memory && matches!(device, Device::Cuda(_))
     }

@@ -104,6 +104,7 @@ impl LaunchMachine {
                 }
             }
             Input::Suspend => self.suspend(&mut effects),
+            Input::Freeze => self.freeze(&mut effects),
             Input::Resume => self.resume(&mut effects),
             Input::Save => {
                 if self.trains() {
@@ -140,6 +141,13 @@ impl LaunchMachine {
         }
     }
 
+    fn freeze(&mut self, effects: &mut Vec<Effect>) {
+        if self.phase == LaunchPhase::Running {
+            self.phase = LaunchPhase::Frozen;
+            effects.extend([Effect::Freeze, Effect::Settled(Settled::Paused)]);
+        }
+    }
+
     /// It rests, and its suspension goes on.
     fn drained(&mut self, effects: &mut Vec<Effect>) {
         if self.traits.suspension == Suspension::CudaCheckpoint {
@@ -156,6 +164,10 @@ impl LaunchMachine {
     }
 
     fn resume(&mut self, effects: &mut Vec<Effect>) {
+        if self.phase == LaunchPhase::Frozen {
+            effects.push(Effect::Thaw);
+            return self.run(effects);
+        }
         if self.phase != LaunchPhase::Suspended {
             return;
         }
@@ -174,6 +186,11 @@ impl LaunchMachine {
             LaunchPhase::Starting if self.traits.answers => self.kill(effects),
             // A program may train before its first event arrives, and may save its work on SIGTERM.
             LaunchPhase::Starting => self.leave(effects),
+            // It may save its work on SIGTERM.
+            LaunchPhase::Frozen => {
+                effects.push(Effect::Thaw);
+                self.leave(effects);
+            }
             _ if checkpoint => {
                 self.phase = LaunchPhase::Saving;
                 match self.memory {

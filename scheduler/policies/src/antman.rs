@@ -228,7 +228,7 @@ impl AntMan {
     fn may_share(&self, view: &View<'_>, guest: JobId, host: JobId) -> bool {
         let asked = view.request(guest);
         let can_leave = asked.takes_no_checkpoint.is_none();
-        let can_rest = !matches!(asked.pausing, Pausing::Impossible(_));
+        let can_rest = !matches!(asked.pausing, Pausing::Freezes(_));
         let is_shared = view.jobs_per_device >= 2 && !view.sharing.takes_turns();
         is_shared && can_leave && can_rest && !self.apart.contains(&pair(guest, host))
     }

@@ -161,6 +161,34 @@ fn a_simulated_suspension_costs_the_parts_of_its_way() {
 }
 
 #[test]
+fn programs_that_obey_no_grant_are_frozen_in_turn_and_lose_no_step() {
+    if !has_cores(1) {
+        return;
+    }
+    let command = "sh -c 'i=0; while test $i -lt 300; do i=$((i+1)); echo step $i; sleep 0.005; done'";
+    let trace = format!(
+        "name,submit_s,command,steps,steps_regex,step_ns\na,0,\"{command}\",300,^step (\\d+),6000000\n\
+         b,0,\"{command}\",300,^step (\\d+),6000000\n"
+    );
+    for way in [Suspension::StepGate, Suspension::Pause] {
+        let door = door(&trace);
+        door.write("slices.py", SLICES);
+        let arguments = format!("run trace.csv --device cpu:0 --switch-cost 10ms --suspend {way} {CATALOG}");
+        exits(0, door.command(&arguments));
+        for row in outcomes(&door) {
+            assert_eq!((row.status, row.steps, row.starts), (Status::Ok, 300, 1), "{way}: {row:?}");
+            let most = row.running_ns.expect("it ran") / QUANTUM_NS;
+            assert!((1..=most).contains(&u64::from(row.pauses)), "{way}: {row:?}");
+        }
+        let turns = decision::read(&door.run("r").decisions_path()).expect("it reads");
+        let refused: Vec<_> = turns.iter().flat_map(|turn| &turn.refused).collect();
+        assert!(refused.is_empty(), "{way}: {refused:?}");
+        let said = door.exits(0, "replay r --yes");
+        assert!(said.out.contains("every decision as it was recorded"), "{}", said.out);
+    }
+}
+
+#[test]
 fn jobs_on_cores_are_sliced_in_each_way_and_lose_no_step() {
     if !has_cores(1) {
         return;

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use engine::{
     Engine, Settings,
     cluster::{Action, ActionError, Cluster, ClusterError, DeviceId, JobId, Settled},
-    job::{JobRequest, Pausing},
+    job::JobRequest,
     legal_plans::LegalPlan,
     topology::Topology,
     view::{Change, PolicyContext, View},
@@ -348,16 +348,6 @@ fn two_jobs_that_do_not_fit_together_may_take_turns() {
     assert_eq!((turns[3].actions.len(), why(3)), (2, vec![]));
     assert_eq!(why(4), ["it did not fit on a device with job-1"]);
     assert_eq!((turns[5].actions.len(), why(5)), (1, vec!["it did not fit on a device with job-1"]));
-}
-
-#[test]
-fn a_job_that_nothing_can_hold_is_not_paused() {
-    let mut jobs = [asked(0, 0, 1, 9, 1)];
-    jobs[0].pausing = Pausing::Impossible("its steps are found in its output");
-    let pause = vec![Action::Pause { job: JobId(0) }];
-    let script = vec![(arrived(0), vec![start(0, &[0])]), (settled(0, Settled::Running), pause)];
-    let (turns, ..) = run(&jobs, script);
-    assert_eq!(turns[1].refused[0].why, "it cannot be paused: its steps are found in its output");
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod elastic_baselines;
 mod endings;
 mod exec;
 mod fast_forward;
+mod frozen;
 mod gandiva;
 mod gavel;
 mod golden;

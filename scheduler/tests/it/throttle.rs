@@ -79,7 +79,7 @@ fn only_what_can_be_held_and_stays_is_throttled() {
     let mut jobs: Vec<_> = (0..4).map(|id| asked(id, 0, 1, 9, 1)).collect();
     becomes_command(&mut jobs[0]);
     becomes_command(&mut jobs[1]);
-    jobs[1].pausing = Pausing::Impossible("its steps are found in its output");
+    jobs[1].pausing = Pausing::Freezes("its steps are found in its output");
     let model = Own { slowdown: 1.0 };
     let events =
         [arrived(0), arrived(1), arrived(2), settled(0, Settled::Running), settled(1, Settled::Running)];
@@ -195,7 +195,7 @@ fn a_program_that_obeys_no_grant_is_not_throttled() {
     bench.start(0, &[0], "");
     bench.until_settled(0, Settled::Running);
     let why = bench.apply(throttle(0, 0.5)).unwrap_err();
-    assert_eq!(why, "it is a program that obeys no grant, so nothing can hold it");
+    assert_eq!(why, "it is a program that obeys no grant, so nothing can hold it between two steps");
 }
 
 /// The launch of the job below.

@@ -73,6 +73,8 @@ impl Launch {
     pub(super) fn urge(&mut self) {
         let Timeouts { heartbeat, startup, .. } = self.timeouts;
         match self.ending {
+            // Its time limits start anew when it goes on.
+            Ending::No if self.is_frozen => self.hear_all(),
             Ending::No => {
                 let granted = self.granted();
                 let mut left = self.ranks.iter().enumerate().filter(|(_, rank)| rank.end.is_none());
@@ -112,12 +114,14 @@ impl Launch {
         let Some(computes) = self.life.get_or_insert_with(|| Life::look_at(pid)).sign() else { return true };
         self.life = None;
         if computes {
-            self.ranks
-                .iter_mut()
-                .flat_map(|rank| &mut rank.listeners)
-                .for_each(|listener| listener.told(None));
+            self.hear_all();
         }
         computes
+    }
+
+    /// Starts the time limits of silent ranks anew.
+    fn hear_all(&mut self) {
+        self.ranks.iter_mut().flat_map(|rank| &mut rank.listeners).for_each(|listener| listener.told(None));
     }
 
     /// Stops waiting for ranks that SIGKILL does not end: the launch ends without them.

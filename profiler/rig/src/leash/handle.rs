@@ -20,8 +20,8 @@ use tokio::{
 };
 
 use super::{
-    CGROUP, CWD, ENV, EXITED, Isolation, KILL, KILL_ROUND, LINK, MARK, REFUSED, SLICE, STARTED, TERMINATE,
-    TERMINATED,
+    CGROUP, CWD, ENV, EXITED, FREEZE, Isolation, KILL, KILL_ROUND, LINK, MARK, REFUSED, SLICE, STARTED,
+    TERMINATE, TERMINATED, THAW,
 };
 use crate::{descriptors, processes::strays};
 
@@ -152,6 +152,16 @@ impl LeashHandle {
     /// Requests SIGKILL for all processes of the rank, until none is left.
     pub(crate) fn kill(&self) {
         self.order(KILL);
+    }
+
+    /// Requests SIGSTOP for all processes of the rank.
+    pub(crate) fn freeze(&self) {
+        self.order(FREEZE);
+    }
+
+    /// Lets the processes that [`LeashHandle::freeze`] has stopped go on.
+    pub(crate) fn thaw(&self) {
+        self.order(THAW);
     }
 
     fn order(&self, order: u8) {

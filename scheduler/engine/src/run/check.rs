@@ -53,7 +53,7 @@ impl Engine<'_> {
             Action::Throttle { .. } => {
                 let asked = &self.asked[id.0 as usize];
                 match (self.placed(id)?.phase, &asked.what, asked.pausing) {
-                    (_, _, Pausing::Impossible(why)) => Err(format!("it cannot be throttled: {why}")),
+                    (_, _, Pausing::Freezes(why)) => Err(format!("it cannot be throttled: {why}")),
                     (Phase::Starting, Payload::Command(_), _) => {
                         Err("it is starting, and a command is throttled only while it runs".into())
                     }
@@ -74,9 +74,11 @@ impl Engine<'_> {
         let placed = self.placed(id)?;
         let ranks = placed.devices.len();
         match (placed.phase, self.asked[id.0 as usize].pausing, self.settings.suspension) {
-            (Phase::Running, Pausing::Impossible(why), _) => Err(format!("it cannot be paused: {why}")),
             (Phase::Running, _, Suspension::Checkpoint) => {
                 Err("jobs of this run are suspended by a stop with a checkpoint, and not by a pause".into())
+            }
+            (Phase::Running, Pausing::Freezes(why), Suspension::CudaCheckpoint) => {
+                Err(format!("cuda-checkpoint moves the memory of what is held between two steps: {why}"))
             }
             (Phase::Running, _, Suspension::CudaCheckpoint) if ranks > 1 => {
                 Err(format!("cuda-checkpoint moves the memory of one process, and it has {ranks}"))

@@ -10,6 +10,8 @@ pub enum Input {
     Ready,
     /// Suspends it in the way of the run.
     Suspend,
+    /// Suspends it by a stop of its processes, because it obeys no grant.
+    Freeze,
     /// Lets it train on.
     Resume,
     /// A periodic checkpoint is due.
@@ -35,6 +37,9 @@ pub enum Effect {
     Settled(Settled),
     /// Grant it work if it has too little.
     Grant,
+    /// Stop all its processes, or let them go on.
+    Freeze,
+    Thaw,
     /// Command all ranks to move their tensors off the device, or back.
     Pause,
     Resume,

@@ -13,6 +13,8 @@ pub enum LaunchPhase {
     /// Its ranks have not answered the command to pause, or its memory is being moved to the host.
     Suspending,
     Suspended,
+    /// Suspended by a stop of its processes.
+    Frozen,
     /// Its ranks have not answered the command to resume, or its memory is being moved back.
     Resuming,
     /// It leaves when it has written a checkpoint.
@@ -31,8 +33,8 @@ impl LaunchPhase {
 
     /// Whether it is suspended, or on the way there or back.
     pub fn is_held(self) -> bool {
-        use LaunchPhase::{Draining, Resuming, Suspended, Suspending};
-        matches!(self, Draining | Suspending | Suspended | Resuming)
+        use LaunchPhase::{Draining, Frozen, Resuming, Suspended, Suspending};
+        matches!(self, Draining | Suspending | Suspended | Frozen | Resuming)
     }
 
     /// Whether it leaves its devices or has left them.

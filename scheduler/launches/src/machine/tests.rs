@@ -25,6 +25,7 @@ fn inputs() -> Vec<Input> {
     vec![
         Input::Ready,
         Input::Suspend,
+        Input::Freeze,
         Input::Resume,
         Input::Save,
         Input::Stop { checkpoint: true },
@@ -148,6 +149,7 @@ struct World {
     commands: VecDeque<usize>,
     moves: VecDeque<Place>,
     is_told_to_leave: bool,
+    is_frozen: bool,
     has_work: bool,
     settled: Vec<Settled>,
     saved: Vec<u32>,
@@ -161,6 +163,7 @@ impl World {
             commands: VecDeque::new(),
             moves: VecDeque::new(),
             is_told_to_leave: false,
+            is_frozen: false,
             has_work: false,
             settled: Vec::new(),
             saved: Vec::new(),
@@ -174,6 +177,8 @@ impl World {
             match effect {
                 Effect::Settled(now) => self.settled.push(now),
                 Effect::Grant => self.has_work = true,
+                Effect::Freeze => self.is_frozen = true,
+                Effect::Thaw => self.is_frozen = false,
                 Effect::Pause | Effect::Resume | Effect::Save(_) => {
                     self.commands.push_back(self.machine.traits.ranks);
                 }
@@ -192,7 +197,7 @@ impl World {
             self.machine.phase == LaunchPhase::Starting && !self.is_told_to_leave,
             !self.commands.is_empty() && !self.has_work,
             !self.moves.is_empty(),
-            self.has_work,
+            self.has_work && !self.is_frozen,
             self.is_told_to_leave && self.ends == 0,
         ];
         let due: Vec<usize> = (0..due.len()).filter(|index| due[*index]).collect();
@@ -228,8 +233,10 @@ impl World {
 /// What a cluster orders in this phase of a launch, or nothing.
 fn order(choice: usize, phase: LaunchPhase) -> Option<Input> {
     let orders: &[Input] = match phase {
-        LaunchPhase::Running => &[Input::Suspend, Input::Save, Input::Stop { checkpoint: true }],
-        LaunchPhase::Suspended => &[Input::Resume, Input::Stop { checkpoint: true }],
+        LaunchPhase::Running => {
+            &[Input::Suspend, Input::Freeze, Input::Save, Input::Stop { checkpoint: true }]
+        }
+        LaunchPhase::Suspended | LaunchPhase::Frozen => &[Input::Resume, Input::Stop { checkpoint: true }],
         LaunchPhase::Starting | LaunchPhase::Draining | LaunchPhase::Suspending | LaunchPhase::Resuming => {
             &[Input::Stop { checkpoint: true }, Input::Stop { checkpoint: false }]
         }
@@ -251,6 +258,7 @@ proptest! {
         for (is_order, choice) in choices {
             match order(choice, world.machine.phase()).filter(|_| is_order) {
                 Some(Input::Save) if !traits.answers => {}
+                Some(Input::Freeze) if traits.answers => {}
                 // What takes no checkpoint is stopped without.
                 Some(Input::Stop { checkpoint: true }) if !traits.answers => {
                     is_stopped = true;
@@ -258,7 +266,8 @@ proptest! {
                 }
                 Some(input) => {
                     is_stopped |= matches!(input, Input::Stop { .. });
-                    last = if input == Input::Suspend { Settled::Paused } else { last };
+                    let suspends = matches!(input, Input::Suspend | Input::Freeze);
+                    last = if suspends { Settled::Paused } else { last };
                     last = if input == Input::Resume { Settled::Running } else { last };
                     world.give(input);
                 }
@@ -276,7 +285,11 @@ proptest! {
         if is_stopped {
             prop_assert_eq!(world.machine.phase(), LaunchPhase::Gone);
         } else {
-            let phase = if last == Settled::Paused { LaunchPhase::Suspended } else { LaunchPhase::Running };
+            let phase = match last {
+                Settled::Paused if world.is_frozen => LaunchPhase::Frozen,
+                Settled::Paused => LaunchPhase::Suspended,
+                _ => LaunchPhase::Running,
+            };
             prop_assert_eq!(world.machine.phase(), phase);
             prop_assert_eq!(world.settled.last(), Some(&last));
         }

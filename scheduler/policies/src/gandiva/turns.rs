@@ -106,9 +106,9 @@ impl Gandiva {
         let asked = view.request(job);
         match view.suspension {
             Suspension::Checkpoint => asked.takes_no_checkpoint.is_none(),
-            // It moves the memory of one process.
-            Suspension::CudaCheckpoint if asked.devices > 1 => false,
-            _ => !matches!(asked.pausing, Pausing::Impossible(_)),
+            // It moves the memory of one process, which is held between two steps.
+            Suspension::CudaCheckpoint => asked.devices == 1 && !matches!(asked.pausing, Pausing::Freezes(_)),
+            Suspension::StepGate | Suspension::Pause => true,
         }
     }
 

@@ -152,7 +152,9 @@ impl LaunchState {
     /// Fails for a program that is not known to rest when its grant is used up.
     pub(super) fn obeys_grants(&self) -> Result<(), String> {
         match self.is_command && self.ready == 0 {
-            true => Err("it is a program that obeys no grant, so nothing can hold it".into()),
+            true => {
+                Err("it is a program that obeys no grant, so nothing can hold it between two steps".into())
+            }
             false => Ok(()),
         }
     }

@@ -1,5 +1,5 @@
 //! Launches that are suspended where they are, in the way of the run: held, held with their tensors off the device, or held and moved
-//! off the device as a whole.
+//! off the device as a whole. A program of the user's that obeys no grant is frozen instead: all its processes are stopped.
 //!
 //! A launch that is to be held is granted no more steps. When it has done those that it was granted, it rests. Its events are then read
 //! more often, so that the device does not wait for the harness. How its memory leaves the device is the way of the run:
@@ -23,19 +23,24 @@ use super::ProcessLauncher;
 const LOOK_AT_PROGRAM: Duration = Duration::from_millis(20);
 
 impl ProcessLauncher {
-    /// Holds a launch at the end of the steps that it was granted.
+    /// Holds a launch at the end of the steps that it was granted, or freezes it.
     ///
     /// # Errors
     /// The reason why it cannot be held in the way of the run. It trains on.
     pub(super) fn suspend(&mut self, member: Member) -> Result<(), String> {
         let launch = self.launches.get(&member).ok_or("there is no such launch")?;
-        launch.obeys_grants()?;
-        match self.setup.suspension {
+        let obeys_grants = launch.obeys_grants();
+        let input = match self.setup.suspension {
             Suspension::Checkpoint => return Err("jobs of this run are stopped and not paused".into()),
-            Suspension::CudaCheckpoint => launch.only_process().map(drop)?,
-            Suspension::StepGate | Suspension::Pause => {}
-        }
-        self.step(member, Input::Suspend);
+            Suspension::CudaCheckpoint => {
+                obeys_grants?;
+                launch.only_process()?;
+                Input::Suspend
+            }
+            Suspension::StepGate | Suspension::Pause if obeys_grants.is_err() => Input::Freeze,
+            Suspension::StepGate | Suspension::Pause => Input::Suspend,
+        };
+        self.step(member, input);
         Ok(())
     }
 
