@@ -120,6 +120,7 @@ fn jobs(folder: &Path) -> PathBuf {
     }];
     run.write_manifest(&manifest(Some(Scheduling {
         policy: "fifo".into(),
+        lacking: Vec::new(),
         placement: Placement::Spread,
         sharing: Sharing::TIME_SLICE,
         suspension: Suspension::default(),

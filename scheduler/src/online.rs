@@ -11,6 +11,7 @@ mod first;
 mod first_difference;
 mod forward;
 mod hindsight;
+mod lacking;
 mod machine_speed;
 mod predict;
 mod run_inputs;

@@ -58,6 +58,9 @@ pub struct Scheduling {
     /// Where the policy places jobs. Runs without this field were spread.
     #[serde(default = "Placement::unrecorded")]
     pub placement: Placement,
+    /// What the run lacks for the policy, a sentence each. Absent in runs from before this was said.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lacking: Vec<String>,
     /// How jobs share a device. Jobs of runs without this field shared by time slices.
     #[serde(default = "Sharing::unrecorded")]
     pub sharing: Sharing,

@@ -208,6 +208,7 @@ fn a_run_of_the_scheduler_is_left_out_and_those_beside_it_are_exported() {
     door.exits(0, "single synthetic-sleep --device cpu:0 --steps 5 --repeats 1 --out measured");
     let scheduling = Scheduling {
         policy: "fifo".into(),
+        lacking: Vec::new(),
         placement: Placement::Spread,
         sharing: Sharing::TIME_SLICE,
         suspension: Suspension::default(),

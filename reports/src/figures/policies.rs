@@ -60,6 +60,7 @@ pub(super) fn make(runs: &[Run], colours: &Colours) -> Vec<Figure> {
     );
     vec![Figure {
         missing,
+        doubts: lacking(&sides, &totals),
         finding: finding(&sides, &totals),
         ..Figure::new("Policies", caption, Chart::Table(table))
     }]
@@ -70,7 +71,17 @@ fn totals_of(side: &RunOfTrace) -> Totals {
     let totals = totals(side.run.policy().unwrap_or_default(), &side.run.outcomes, devices as u32);
     // Rows of older runs lack the part of packed jobs in the busy time, which the journal has.
     let of_journal = || percent_of(side.run.activity()?, totals.makespan_ns?, devices);
-    Totals { util_percent: totals.util_percent.or_else(of_journal), ..totals }
+    let lacking = side.run.manifest.scheduling.as_ref().map(|of| of.lacking.clone()).unwrap_or_default();
+    Totals { util_percent: totals.util_percent.or_else(of_journal), lacking, ..totals }
+}
+
+/// What each run lacks for its policy.
+fn lacking(sides: &[RunOfTrace], totals: &[Totals]) -> Vec<String> {
+    let of_side = |(side, totals): (&RunOfTrace, &Totals)| {
+        let name = side.name.clone();
+        totals.lacking.clone().into_iter().map(move |what| format!("{name}: {what}"))
+    };
+    sides.iter().zip(totals).flat_map(of_side).collect()
 }
 
 fn row(side: &RunOfTrace, totals: &Totals, ratio: Option<Interval>) -> Vec<Cell> {

@@ -91,6 +91,7 @@ impl Tally {
             preemptions: self.preemptions.0.map(|sum| sum as u64),
             migrations: self.migrations.0.map(|sum| sum as u64),
             steps_lost: self.steps_lost,
+            lacking: Vec::new(),
             decision_times: None,
             drawn: None,
         }

@@ -49,7 +49,7 @@ use formats::trace::Class;
 
 use self::watch::Watched;
 use crate::{
-    declaration::{Declaration, each},
+    declaration::{Declaration, Uses, each},
     kit::{
         Watch, belief, jobs_named,
         ranking::Need,
@@ -66,7 +66,7 @@ pub(super) const ANTMAN: Declaration = Declaration {
     preemption: "guaranteed jobs stop best-effort jobs, with a checkpoint",
     packing: "a best-effort job beside a guaranteed one, throttled",
     needs: "times of steps alone and together",
-    resizes: false,
+    uses: &[Uses::BestEffort, Uses::Packs],
     example: "antman:keep=0.9:floor=0.05",
     settings: &[
         Setting::new(

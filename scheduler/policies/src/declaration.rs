@@ -1,12 +1,15 @@
 //! What a policy declares of itself: its name, what it decides by, and its settings.
 
+mod uses;
+
 use anyhow::{Context as _, ensure};
-use engine::policy::Policy;
+use engine::{policy::Policy, view::View};
 
 use crate::kit::{
     divided::Divided,
     settings::{Setting, Values},
 };
+pub use uses::Uses;
 
 /// A policy, as users choose and read about it.
 #[derive(Debug)]
@@ -22,8 +25,8 @@ pub struct Declaration {
     pub packing: &'static str,
     /// The information that the policy needs.
     pub needs: &'static str,
-    /// Whether the policy may give elastic jobs other numbers of devices than they ask for.
-    pub resizes: bool,
+    /// What the policy uses of a run that a run may lack.
+    pub uses: &'static [Uses],
     /// The name with settings, as a user may write it.
     pub example: &'static str,
     pub settings: &'static [Setting],
@@ -36,6 +39,20 @@ impl Declaration {
     pub fn usage(&self) -> String {
         let settings: String = self.settings.iter().map(Setting::usage).collect();
         format!("{}{settings}", self.name)
+    }
+
+    /// Whether the policy may give elastic jobs other numbers of devices than they ask for.
+    pub fn resizes(&self) -> bool {
+        self.uses.contains(&Uses::Resizes)
+    }
+
+    /// What the run lacks that the policy with these settings uses, a sentence each.
+    ///
+    /// # Errors
+    /// The settings cannot be parsed.
+    pub(crate) fn lacking(&self, settings: &str, view: &View<'_>) -> anyhow::Result<Vec<String>> {
+        let values = Values::parse(self.settings, settings)?;
+        Ok(self.uses.iter().filter_map(|uses| uses.lacking(view, &values)).collect())
     }
 
     /// Builds the policy from the settings that follow its name and a colon.

@@ -20,7 +20,7 @@ use engine::{
 };
 
 use crate::{
-    declaration::{Declaration, each},
+    declaration::{Declaration, Uses, each},
     kit::{
         elastic::{Available, Candidate, Configuration, Elastic, Target, Types, steps_left},
         jobs_named,
@@ -35,7 +35,7 @@ pub(super) const ELASTIC_FIFO: Declaration = Declaration {
     preemption: "moves jobs to more devices if that pays",
     packing: "no",
     needs: "times of steps, costs of restarts",
-    resizes: true,
+    uses: &[Uses::Resizes],
     example: "elastic-fifo",
     settings: &[],
     build: |_| each(|| ElasticFifo { jobs: Elastic::new(Types::First) }),

@@ -25,7 +25,7 @@ pub(super) const FIFO: Declaration = Declaration {
     preemption: "no",
     packing: "no",
     needs: "none",
-    resizes: false,
+    uses: &[],
     example: "fifo",
     settings: &[],
     build: |_| each(Fifo::strict),

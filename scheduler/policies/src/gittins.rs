@@ -22,7 +22,7 @@ use engine::{
 };
 
 use crate::{
-    declaration::{Declaration, each},
+    declaration::{Declaration, Uses, each},
     kit::{
         in_order::{BUMP, InOrder, Order, Times, every},
         settings::{Kind, Setting},
@@ -37,7 +37,7 @@ pub(super) const GITTINS: Declaration = Declaration {
     preemption: "stops and moves jobs, with a checkpoint",
     packing: "no",
     needs: "jobs that have ended",
-    resizes: false,
+    uses: &[Uses::History, Uses::Stops, Uses::Rounds],
     example: "gittins:limit=3250s",
     settings: &[every("300s"), BUMP, LIMIT],
     build: |values| {

@@ -23,7 +23,7 @@ use engine::{
 use model::UseAlone;
 
 use crate::{
-    declaration::{Declaration, each},
+    declaration::{Declaration, Uses, each},
     kit::{
         belief::use_alone,
         gain::SEATS,
@@ -42,7 +42,7 @@ pub(super) const HORUS: Declaration = Declaration {
     preemption: "no",
     packing: "two jobs whose busy times of a device, each alone, add up to at most all of the time",
     needs: "what jobs use alone",
-    resizes: false,
+    uses: &[Uses::Packs, Uses::UseAlone],
     example: "horus-stand-in",
     settings: &[],
     build: |_| each(Horus::default),

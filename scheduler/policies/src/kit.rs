@@ -24,9 +24,11 @@ use std::collections::BTreeSet;
 
 use engine::{
     cluster::{Action, JobId},
+    job::Pausing,
     topology::DeviceId,
     view::View,
 };
+use record::suspension::Suspension;
 
 /// The jobs that a policy examines again at its next decision, because their state may have changed.
 #[derive(Debug, Default)]
@@ -62,5 +64,16 @@ pub(crate) fn jobs_named(view: &View<'_>, jobs: &[JobId]) -> String {
     match jobs {
         [job] => view.request(*job).name.clone(),
         jobs => format!("{} jobs", jobs.len()),
+    }
+}
+
+/// Whether a job can be suspended in the way of the run and go on later without a loss of work.
+pub(crate) fn can_suspend(view: &View<'_>, job: JobId) -> bool {
+    let asked = view.request(job);
+    match view.suspension {
+        Suspension::Checkpoint => asked.takes_no_checkpoint.is_none(),
+        // It moves the memory of one process, which is held between two steps.
+        Suspension::CudaCheckpoint => asked.devices == 1 && !matches!(asked.pausing, Pausing::Freezes(_)),
+        Suspension::StepGate | Suspension::Pause => true,
     }
 }

@@ -9,7 +9,7 @@
 use engine::{cluster::JobId, view::View};
 
 use crate::{
-    declaration::{Declaration, each},
+    declaration::{Declaration, Uses, each},
     kit::in_order::{BUMP, InOrder, Order, Times, every},
 };
 
@@ -21,7 +21,7 @@ pub(super) const LAS: Declaration = Declaration {
     preemption: "stops and moves jobs, with a checkpoint",
     packing: "no",
     needs: "none",
-    resizes: false,
+    uses: &[Uses::Stops, Uses::Rounds],
     example: "las:every=60s:bump=1h",
     settings: &[every("300s"), BUMP],
     build: |values| {

@@ -34,9 +34,9 @@ mod synergy;
 mod themis;
 mod tiresias;
 
-pub use declaration::Declaration;
+pub use declaration::{Declaration, Uses};
 pub use kit::settings::Setting;
-pub use list::{build, find, resizes, split};
+pub use list::{build, find, lacking, resizes, split};
 
 /// All policies, in the order in which users read them.
 pub const POLICIES: &[&Declaration] = &[

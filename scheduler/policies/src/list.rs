@@ -1,6 +1,6 @@
 //! Policies by the names that users type.
 
-use engine::policy::Policy;
+use engine::{policy::Policy, view::View};
 
 use crate::{POLICIES, declaration::Declaration};
 
@@ -20,7 +20,17 @@ pub fn build(name: &str) -> anyhow::Result<Option<Box<dyn Policy>>> {
 
 /// Whether the policy of that name may give elastic jobs other numbers of devices than they ask for.
 pub fn resizes(name: &str) -> bool {
-    find(split(name).0).is_some_and(|policy| policy.resizes)
+    find(split(name).0).is_some_and(Declaration::resizes)
+}
+
+/// What a run lacks that the policy of that name uses, a sentence each. The view has all jobs of the run, none of which has arrived. Empty for
+/// a name that no policy has.
+///
+/// # Errors
+/// Fails if its settings cannot be parsed.
+pub fn lacking(name: &str, view: &View<'_>) -> anyhow::Result<Vec<String>> {
+    let (kind, settings) = split(name);
+    find(kind).map_or(Ok(Vec::new()), |policy| policy.lacking(settings, view))
 }
 
 /// Splits a name into the kind of the policy and its settings.

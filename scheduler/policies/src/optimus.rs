@@ -18,7 +18,7 @@
 use engine::view::View;
 
 use crate::{
-    declaration::{Declaration, each},
+    declaration::{Declaration, Uses, each},
     kit::{
         elastic::{Candidate, steps_left},
         in_order::every,
@@ -34,7 +34,7 @@ pub(super) const OPTIMUS: Declaration = Declaration {
     preemption: "resizes jobs in each round",
     packing: "no",
     needs: "times of steps, costs of restarts",
-    resizes: true,
+    uses: &[Uses::Resizes, Uses::Rounds],
     example: "optimus:every=10m",
     settings: &[every("60s")],
     build: |values| {

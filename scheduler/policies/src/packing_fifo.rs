@@ -26,7 +26,7 @@ use engine::{
 };
 
 use crate::{
-    declaration::{Declaration, each},
+    declaration::{Declaration, Uses, each},
     kit::{
         gain::{Gain, SEATS},
         kinds::Kind,
@@ -45,7 +45,7 @@ pub(super) const PACKING_FIFO: Declaration = Declaration {
     preemption: "only to undo a pack",
     packing: "two jobs",
     needs: "times of steps alone and together, with intervals",
-    resizes: false,
+    uses: &[Uses::Packs],
     example: "packing-fifo",
     settings: &[],
     build: |_| each(PackingFifo::default),

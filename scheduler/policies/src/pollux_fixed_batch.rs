@@ -22,7 +22,7 @@
 use engine::{occupancy::PoolId, view::View};
 
 use crate::{
-    declaration::{Declaration, each},
+    declaration::{Declaration, Uses, each},
     kit::{
         elastic::{Candidate, Configuration, restart_factor},
         in_order::every,
@@ -38,7 +38,7 @@ pub(super) const POLLUX_FIXED_BATCH: Declaration = Declaration {
     preemption: "resizes and stops jobs in each round",
     packing: "no",
     needs: "times of steps, costs of restarts",
-    resizes: true,
+    uses: &[Uses::Resizes, Uses::Rounds],
     example: "pollux-fixed-batch:every=2m",
     settings: &[every("60s")],
     build: |values| {

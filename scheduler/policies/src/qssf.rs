@@ -15,7 +15,7 @@ use engine::{
 use model::duration::Rolling;
 
 use crate::{
-    declaration::{Declaration, each},
+    declaration::{Declaration, Uses, each},
     kit::{
         durations::Learned,
         queue::{Misfit, Queue},
@@ -30,7 +30,7 @@ pub(super) const QSSF: Declaration = Declaration {
     preemption: "no",
     packing: "no",
     needs: "jobs that have ended",
-    resizes: false,
+    uses: &[Uses::History],
     example: "qssf",
     settings: &[],
     build: |_| each(Qssf::strict),

@@ -33,7 +33,7 @@ use engine::{
 
 use self::program::{Choice, Program};
 use crate::{
-    declaration::{Declaration, each},
+    declaration::{Declaration, Uses, each},
     kit::{
         elastic::{Candidate, Curve, Elastic, Level, Rounds, Types, restart_factor},
         in_order::every,
@@ -50,7 +50,7 @@ pub(super) const SIA: Declaration = Declaration {
     preemption: "resizes and stops jobs in each round",
     packing: "no",
     needs: "times of steps, costs of restarts",
-    resizes: true,
+    uses: &[Uses::Resizes, Uses::Rounds],
     example: "sia:p=1:lambda=0.5",
     settings: &[
         every("60s"),

@@ -13,7 +13,7 @@ use engine::{
 };
 
 use crate::{
-    declaration::{Declaration, each},
+    declaration::{Declaration, Uses, each},
     kit::{
         belief::Length,
         queue::{Misfit, Queue},
@@ -28,7 +28,7 @@ pub(super) const SJF: Declaration = Declaration {
     preemption: "no",
     packing: "no",
     needs: "time of a step alone",
-    resizes: false,
+    uses: &[Uses::Lengths],
     example: "sjf",
     settings: &[],
     build: |_| each(Sjf::strict),

@@ -14,7 +14,7 @@ use engine::{
 use schema::units::Nanos;
 
 use crate::{
-    declaration::{Declaration, each},
+    declaration::{Declaration, Uses, each},
     kit::{
         belief::Length,
         greedy::{Greedy, Looks},
@@ -31,7 +31,7 @@ pub(super) const SRSF: Declaration = Declaration {
     preemption: "stops jobs, with a checkpoint",
     packing: "no",
     needs: "time of a step alone",
-    resizes: false,
+    uses: &[Uses::Lengths, Uses::Stops, Uses::Rounds],
     example: "srsf:every=300s",
     settings: in_rounds::SETTINGS,
     build: |values| match in_rounds::times(values)? {

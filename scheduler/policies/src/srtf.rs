@@ -17,7 +17,7 @@ use engine::{
 };
 
 use crate::{
-    declaration::{Declaration, each},
+    declaration::{Declaration, Uses, each},
     kit::{
         belief::Length,
         greedy::{Greedy, Looks},
@@ -34,7 +34,7 @@ pub(super) const SRTF: Declaration = Declaration {
     preemption: "stops jobs, with a checkpoint",
     packing: "no",
     needs: "time of a step alone",
-    resizes: false,
+    uses: &[Uses::Lengths, Uses::Stops, Uses::Rounds],
     example: "srtf:every=300s:bump=1000h",
     settings: in_rounds::SETTINGS,
     build: |values| match in_rounds::times(values)? {

@@ -39,7 +39,7 @@ use schema::units::Nanos;
 
 use self::demand::Demands;
 use crate::{
-    declaration::{Declaration, each},
+    declaration::{Declaration, Uses, each},
     kit::{
         elastic::{Roster, Standing},
         in_order::every,
@@ -57,7 +57,7 @@ pub(super) const SYNERGY: Declaration = Declaration {
     preemption: "restarts jobs with other cores, with a checkpoint",
     packing: "no",
     needs: "times of steps alone by cores",
-    resizes: false,
+    uses: &[Uses::Cores],
     example: "synergy:every=1h",
     settings: &[every("300s")],
     build: |values| {

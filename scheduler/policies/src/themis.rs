@@ -20,7 +20,7 @@ use engine::{
 use schema::units::Nanos;
 
 use crate::{
-    declaration::{Declaration, each},
+    declaration::{Declaration, Uses, each},
     kit::{
         belief,
         elastic::steps_left,
@@ -37,7 +37,7 @@ pub(super) const THEMIS: Declaration = Declaration {
     preemption: "stops and moves jobs, with a checkpoint",
     packing: "no",
     needs: "time of a step alone",
-    resizes: false,
+    uses: &[Uses::Lengths, Uses::Stops, Uses::Rounds],
     example: "themis:every=6m",
     settings: &[every("360s"), BUMP],
     build: |values| {

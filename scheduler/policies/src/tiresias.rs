@@ -27,7 +27,7 @@ use engine::{
 use schema::units::Nanos;
 
 use crate::{
-    declaration::{Declaration, each},
+    declaration::{Declaration, Uses, each},
     kit::{
         greedy::Greedy,
         ranking::SortedJobs,
@@ -43,7 +43,7 @@ pub(super) const TIRESIAS: Declaration = Declaration {
     preemption: "stops jobs, with a checkpoint",
     packing: "no",
     needs: "none",
-    resizes: false,
+    uses: &[Uses::Stops],
     example: "tiresias:1h/4h:promote=8",
     settings: &[
         Setting::new(

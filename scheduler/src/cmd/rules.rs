@@ -141,6 +141,7 @@ impl Rules {
         );
         let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
         let mut scheduling = Scheduling {
+            lacking: Vec::new(),
             policy: policy.into(),
             placement: self.placement,
             sharing: self.sharing.clone(),

@@ -153,12 +153,13 @@ fn begin(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<(RunDir, Con
         machine: args.rules.machine.as_deref(),
         footprints: footprints.measured.clone(),
     };
-    let inputs = RunInputs::new(manifest, files.clone())?;
+    let mut inputs = RunInputs::new(manifest, files.clone())?;
     some_jobs(&inputs, trace)?;
     let checked = inputs.check_turns().and_then(|()| inputs.check_suspension());
     checked.with_context(|| inputs.files())?;
     online::probe(&inputs.manifest)?;
     inputs.doubts().into_iter().chain(inputs.unsteady_tables()).for_each(output::note);
+    inputs.note_lacking()?.iter().for_each(|what| output::note(format_args!("{policy}: {what}")));
     let busy = busy("simulating the trace first".into());
     let predicted = online::predict(&inputs, args.rules.draws, &typed)?;
     drop(busy);

@@ -164,6 +164,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         if let Some(scheduling) = &mut inputs.manifest.scheduling {
             scheduling.policy.clone_from(name);
         }
+        let lacking = inputs.note_lacking()?;
         let out = args.out.as_ref().map(|out| match names.len() {
             1 => out.clone(),
             _ => out.join(policies::folder(name)),
@@ -173,7 +174,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         if !is_whole || found.failed > 0 || found.unsupported > 0 {
             exit = Exit::SomeFailed;
         }
-        all.push(Totals { policy: name.clone(), ..found });
+        all.push(Totals { policy: name.clone(), lacking, ..found });
     }
     if args.json {
         output::print(rows::to_json(&all))?
@@ -363,6 +364,9 @@ fn show(all: &[Totals]) -> anyhow::Result<()> {
         lines.add_row(cells);
     }
     table::print(&lines)?;
+    for row in all {
+        row.lacking.iter().try_for_each(|what| output::print(format_args!("{}: {what}", row.policy)))?;
+    }
     show_fairness(all)
 }
 

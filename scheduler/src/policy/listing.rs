@@ -56,7 +56,7 @@ fn row(policy: &Declaration) -> PolicyRow {
         preemption: policy.preemption.into(),
         packing: policy.packing.into(),
         needs: policy.needs.into(),
-        resizes: policy.resizes,
+        resizes: policy.resizes(),
         example: policy.example.into(),
         settings: policy.settings.iter().map(setting_row).collect(),
     }

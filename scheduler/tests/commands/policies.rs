@@ -1,6 +1,7 @@
 //! What policies decide, on traces of one mechanism each, and how they are listed.
 
 mod gandiva;
+mod lacking;
 mod listing;
 mod memory;
 mod rubick;

@@ -105,6 +105,7 @@ fn manifest(text: &str, number: f64, seed: u64) -> Manifest {
         }],
         scheduling: Some(Scheduling {
             policy: text.into(),
+            lacking: Vec::new(),
             placement: Placement::Consolidated,
             sharing: Sharing::TIME_SLICE,
             suspension: Suspension::StepGate,

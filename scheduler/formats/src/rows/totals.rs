@@ -46,6 +46,9 @@ pub struct Totals {
     #[serde(default)]
     pub migrations: Option<u64>,
     pub steps_lost: u64,
+    /// What the run lacks for the policy, a sentence each. Empty for runs from before this was said.
+    #[serde(default)]
+    pub lacking: Vec<String>,
     /// Present if the policy was asked just now. No file has it, because it differs from run to run.
     #[serde(default)]
     pub decision_times: Option<DecisionTimes>,

@@ -47,8 +47,9 @@ use self::{
     trials::Trials,
 };
 use crate::{
-    declaration::{Declaration, each},
+    declaration::{Declaration, Uses, each},
     kit::{
+        can_suspend,
         elastic::Rounds,
         kinds::{Kind, Kinds},
         ranking::Need,
@@ -64,7 +65,7 @@ pub(super) const GANDIVA: Declaration = Declaration {
     preemption: "suspends jobs, and moves them with a checkpoint",
     packing: "by trial, where jobs take turns",
     needs: "none; reports of progress, costs of restarts, and the utilisation of jobs if it is known",
-    resizes: true,
+    uses: &[Uses::Suspends, Uses::Resizes],
     example: "gandiva:quantum=5s:pack=off",
     settings: settings::SETTINGS,
     build: |values| {
@@ -221,7 +222,7 @@ impl Gandiva {
                 _ => Nanos::ZERO,
             };
             let relaxed = waited >= self.settings.relax;
-            let (virtual_cluster, can_rest) = (&*asked.virtual_cluster, self.can_suspend(view, job));
+            let (virtual_cluster, can_rest) = (&*asked.virtual_cluster, can_suspend(view, job));
             let like = (Need::of(view, job), virtual_cluster, asked.priority, can_rest, relaxed);
             if self.refused.contains(&job) || in_vain.contains(&like) {
                 continue;

@@ -29,7 +29,7 @@ use super::{
     residents::{Group, devices_of, is_up},
     trials::nodes_of,
 };
-use crate::kit::elastic::restart_s;
+use crate::kit::{can_suspend, elastic::restart_s};
 
 /// A node is emptied if at least this part of its devices is free.
 const FRAGMENTED: (u32, u32) = (3, 4);
@@ -76,7 +76,7 @@ impl Gandiva {
             let is_open = |device: &DeviceId| {
                 !group.devices.contains(device)
                     && !view.occupancy.is_lost(*device)
-                    && self.residents.on(*device).iter().all(|other| self.can_suspend(view, *other))
+                    && self.residents.on(*device).iter().all(|other| can_suspend(view, *other))
             };
             let ordered = |device: DeviceId| {
                 let served = Reverse(self.residents.least_served(device));

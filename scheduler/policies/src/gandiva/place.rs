@@ -25,7 +25,7 @@ use super::{
     Gandiva,
     residents::{Residents, devices_of},
 };
-use crate::kit::{ranking::Need, search::Standing};
+use crate::kit::{can_suspend, ranking::Need, search::Standing};
 
 /// The devices of a node on which a job may be placed, those without residents first.
 pub(super) struct Candidate {
@@ -89,7 +89,7 @@ impl Gandiva {
         relaxed: bool,
     ) -> Option<Vec<DeviceId>> {
         let count = view.request(job).devices;
-        if !self.settings.slices || !self.can_suspend(view, job) {
+        if !self.settings.slices || !can_suspend(view, job) {
             return None;
         }
         let of_node = |of: &Candidate| {
@@ -99,9 +99,7 @@ impl Gandiva {
             let mut open: Vec<(Load, DeviceId)> = of
                 .devices
                 .iter()
-                .filter(|device| {
-                    self.residents.on(**device).iter().all(|other| self.can_suspend(view, *other))
-                })
+                .filter(|device| self.residents.on(**device).iter().all(|other| can_suspend(view, *other)))
                 .map(|device| (self.load(view, *device, job), *device))
                 .collect();
             open.sort_unstable();
@@ -119,12 +117,12 @@ impl Gandiva {
         let need = Need::of(view, job);
         let largest = candidates.iter().map(|of| of.devices.len()).max().unwrap_or(0);
         let needs_several = need.devices as usize > largest || view.placement == Placement::Spread;
-        if !needs_several || !self.settings.slices || !self.can_suspend(view, job) {
+        if !needs_several || !self.settings.slices || !can_suspend(view, job) {
             return None;
         }
         let open = |of: &Candidate| {
             let is_open = |device: &&DeviceId| {
-                self.residents.on(**device).iter().all(|other| self.can_suspend(view, *other))
+                self.residents.on(**device).iter().all(|other| can_suspend(view, *other))
             };
             let cores = view.topology.nodes()[of.node.0 as usize].facts.cpus;
             let ranks = cores.zip(need.cpus).map_or(u32::MAX, |(cores, each)| cores / u32::from(each.max(1)));

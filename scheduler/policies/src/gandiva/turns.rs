@@ -12,7 +12,7 @@ use std::{cmp::Reverse, collections::BTreeSet};
 
 use engine::{
     cluster::{Action, JobId},
-    job::{Pausing, Phase},
+    job::Phase,
     topology::DeviceId,
     view::View,
 };
@@ -24,7 +24,7 @@ use super::{
     place::cpus,
     residents::{Group, is_up, waits},
 };
-use crate::kit::search::Standing;
+use crate::kit::{can_suspend, search::Standing};
 
 impl Gandiva {
     /// The jobs that are to run now, without those that are to end.
@@ -92,24 +92,13 @@ impl Gandiva {
             _ => false,
         };
         let mut up = group.members.iter().filter(|job| is_up(view, **job));
-        up.any(|job| comes(*job) || !self.can_suspend(view, *job))
+        up.any(|job| comes(*job) || !can_suspend(view, *job))
     }
 
     /// Whether a group has no turn, because an action on one of its jobs was refused since the last one.
     fn is_skipped(&self, view: &View<'_>, group: &Group) -> bool {
         let is_out = |job: &JobId| self.refused.contains(job) || self.is_barred(*job);
         group.members.iter().any(|job| is_out(job) && !is_up(view, *job))
-    }
-
-    /// Whether a job can be suspended and go on later without a loss of work.
-    pub(super) fn can_suspend(&self, view: &View<'_>, job: JobId) -> bool {
-        let asked = view.request(job);
-        match view.suspension {
-            Suspension::Checkpoint => asked.takes_no_checkpoint.is_none(),
-            // It moves the memory of one process, which is held between two steps.
-            Suspension::CudaCheckpoint => asked.devices == 1 && !matches!(asked.pausing, Pausing::Freezes(_)),
-            Suspension::StepGate | Suspension::Pause => true,
-        }
     }
 
     /// Makes the actions after which the chosen jobs run on the devices of their residence, and no others run. Those that leave come

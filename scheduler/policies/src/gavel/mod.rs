@@ -60,7 +60,7 @@ use self::{
     speeds::Speeds,
 };
 use crate::{
-    declaration::{Declaration, each},
+    declaration::{Declaration, Uses, each},
     kit::{
         elastic::Rounds,
         jobs_named,
@@ -76,7 +76,7 @@ pub(super) const GAVEL: Declaration = Declaration {
     preemption: "stops and moves jobs, with a checkpoint",
     packing: "with space-sharing=on, two jobs",
     needs: "times of steps alone by type, and together",
-    resizes: false,
+    uses: &[Uses::Stops, Uses::Rounds, Uses::DeviceTypes],
     example: "gavel:objective=finish-time:space-sharing=on",
     settings: settings::SETTINGS,
     build: |values| {

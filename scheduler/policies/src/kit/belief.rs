@@ -8,7 +8,7 @@ use engine::{
     topology::{DeviceId, Node},
     view::View,
 };
-use model::{JobKey, PredictRequest, Prediction, UseAlone};
+use model::{Classified, JobKey, PackingClasses, PredictRequest, Prediction, UseAlone};
 use schema::{plan::Plan, units::Nanos};
 
 /// The length or the remaining time of a job. An unknown length is larger than all others.
@@ -75,12 +75,26 @@ pub fn step_under(view: &View<'_>, job: JobId, plan: Plan, device_type: &str) ->
 
 /// What a job was measured to use alone, on the devices that it asks for or the first that it may use. `None` if it was not measured.
 pub(crate) fn use_alone(view: &View<'_>, job: JobId) -> Option<UseAlone> {
+    of_classes(view, job, |classes, subject| classes.use_alone(subject))
+}
+
+/// The class of a job and the reason for it, on the same devices.
+pub(crate) fn classified(view: &View<'_>, job: JobId) -> Option<Classified> {
+    of_classes(view, job, |classes, subject| classes.class(subject))
+}
+
+fn of_classes<T>(
+    view: &View<'_>,
+    job: JobId,
+    ask: impl FnOnce(&dyn PackingClasses, &JobKey<'_>) -> Option<T>,
+) -> Option<T> {
     let asked = view.request(job);
     let workload = asked.what.workload();
     let is_wanted =
         |node: &&Node| asked.device_type.as_ref().is_none_or(|wanted| *wanted == node.device_type);
     let node = view.topology.nodes_for(&asked.virtual_cluster).find(is_wanted)?;
-    view.known.classes?.use_alone(&asked.subject(&workload, asked.plan, view.topology, &node.device_type))
+    let subject = asked.subject(&workload, asked.plan, view.topology, &node.device_type);
+    ask(view.known.classes?, &subject)
 }
 
 fn alone(

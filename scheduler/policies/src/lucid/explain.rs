@@ -6,23 +6,12 @@ use std::fmt::Write as _;
 use engine::{
     cluster::JobId,
     job::{Phase, State},
-    topology::Node,
     view::View,
 };
 use model::Classified;
 
 use super::Lucid;
-use crate::kit::belief::Length;
-
-/// The class of a job and the reason for it, on the devices for which it asks or the first that it may use.
-pub(super) fn classified(view: &View<'_>, job: JobId) -> Option<Classified> {
-    let asked = view.request(job);
-    let workload = asked.what.workload();
-    let is_wanted =
-        |node: &&Node| asked.device_type.as_ref().is_none_or(|wanted| *wanted == node.device_type);
-    let node = view.topology.nodes_for(&asked.virtual_cluster).find(is_wanted)?;
-    view.known.classes?.class(&asked.subject(&workload, asked.plan, view.topology, &node.device_type))
-}
+use crate::kit::belief::{self, Length};
 
 /// The explanation for a job that has arrived. Empty if it has ended.
 pub(super) fn text(lucid: &Lucid, view: &View<'_>, job: JobId) -> String {
@@ -67,7 +56,7 @@ fn of_stage(lucid: &Lucid, view: &View<'_>, job: JobId) -> Option<String> {
 }
 
 fn of_class(lucid: &Lucid, view: &View<'_>, job: JobId) -> String {
-    let known = classified(view, job);
+    let known = belief::classified(view, job);
     match (lucid.common.stage.knows(&lucid.common.settings, job), known) {
         (true, Some(Classified { class, path })) if path.is_empty() => format!("its class is {class:?}"),
         (true, Some(Classified { class, path })) => format!("its class is {class:?}: {}", path.join(", ")),

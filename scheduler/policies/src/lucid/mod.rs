@@ -47,9 +47,9 @@ use model::PackingClass;
 
 use self::{estimates::Estimates, part::Part, settings::Settings, sharing::Switch, stage::Stage};
 use crate::{
-    declaration::Declaration,
+    declaration::{Declaration, Uses},
     kit::{
-        Watch, divided,
+        Watch, belief, divided,
         gain::SEATS,
         kinds::Kind,
         packs::{Pack, Packs},
@@ -64,7 +64,7 @@ pub(super) const LUCID: Declaration = Declaration {
     preemption: "stops jobs at the end of their profiling, and to undo a pack",
     packing: "two jobs whose classes are light, under a high load",
     needs: "jobs that have ended, classes of jobs; times alone and together, if known",
-    resizes: false,
+    uses: &[Uses::History, Uses::Classes, Uses::Packs],
     example: "lucid:sharing=on:bound=12h",
     settings: settings::SETTINGS,
     build: |values| Ok(Box::new(Lucid::new(Settings::read(values)))),
@@ -108,7 +108,7 @@ impl Common {
         if !self.kinds.contains_key(&job) {
             let kind = self.packs.kind(view, job);
             self.kinds.insert(job, kind);
-            self.classes.entry(kind).or_insert_with(|| Some(explain::classified(view, job)?.class));
+            self.classes.entry(kind).or_insert_with(|| Some(belief::classified(view, job)?.class));
         }
     }
 

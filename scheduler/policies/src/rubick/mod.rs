@@ -48,7 +48,7 @@ use schema::units::Nanos;
 
 use self::{contender::Contender, explain::Told, floor::Floor, guests::Guests, settings::Settings};
 use crate::{
-    declaration::{Declaration, each},
+    declaration::{Declaration, Uses, each},
     kit::{
         elastic::{Available, Curves, Point, Roster, Standing, Target, pursue},
         jobs_named,
@@ -64,7 +64,7 @@ pub(super) const RUBICK: Declaration = Declaration {
     preemption: "reconfigures and stops jobs where it pays",
     packing: "no",
     needs: "times of steps under all plans, costs of restarts",
-    resizes: true,
+    uses: &[Uses::Resizes],
     example: "rubick:risk=0.9:restarts=5%",
     settings: settings::SETTINGS,
     build: |values| {
