@@ -5,6 +5,7 @@ mod bursts;
 mod endings;
 mod first_step;
 mod identity;
+mod phases;
 mod place_of_its_own;
 mod protocol;
 mod pytorch;

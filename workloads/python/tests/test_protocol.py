@@ -60,7 +60,8 @@ for _ in range(4): optimizer.step()
                 del ready["startup_ns"]
                 self.assertEqual(ready, parameters)
                 for _, step in steps:
-                    self.assertEqual(set(step), {"index", "dur_ns", "timing"})
+                    self.assertEqual(set(step), {"index", "dur_ns", "phases", "timing"})
+                    self.assertEqual(set(step["phases"]), {"optimizer_ns"})
                 self.assertEqual(set(finished), {"steps"})
 
     def test_steps_lie_from_boundary_to_boundary(self):

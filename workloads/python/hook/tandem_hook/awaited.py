@@ -13,6 +13,8 @@ AWAITED = {
     # Before PyTorch 2.3.
     "torch.cuda.amp.grad_scaler": "watch_scaler",
     "torch.cuda.graphs": "watch_graphs",
+    "torch.autograd": "watch_backward",
+    "torch.utils.data.dataloader": "watch_loader",
 }
 """For each module, the function of `hook` that is called when it is loaded."""
 

@@ -10,7 +10,9 @@ NAP_S = 0.0002
 class HostClock:
     timing = b"hook"
 
-    def __init__(self):
+    def __init__(self, times):
+        """`times` are those of the parts of a step."""
+        self._times = times
         self.restart()
 
     def is_idle(self) -> bool:
@@ -20,6 +22,7 @@ class HostClock:
     def restart(self) -> None:
         """Begins a step now."""
         self._boundary_ns = time.monotonic_ns()
+        self._times.restart()
         self._ended = []
         self._marks = []
 
@@ -34,17 +37,18 @@ class HostClock:
         """Step `index` began at the first mark, and one ended at each of the others; returns how many."""
         marks, self._marks = self._marks, []
         spans = enumerate(zip(marks, marks[1:]), index)
-        self._ended += [(index, end_ns, end_ns - begin_ns) for index, (begin_ns, end_ns) in spans]
+        self._ended += [(index, end_ns, end_ns - begin_ns, None) for index, (begin_ns, end_ns) in spans]
         self._boundary_ns = marks[-1]
+        self._times.restart()
         return len(marks) - 1
 
     def end_step(self, index: int) -> None:
         now_ns = time.monotonic_ns()
-        self._ended.append((index, now_ns, now_ns - self._boundary_ns))
+        self._ended.append((index, now_ns, now_ns - self._boundary_ns, self._times.take()))
         self._boundary_ns = now_ns
 
     def completed(self) -> list:
-        """The steps that ended since the last call: index, end and duration in ns."""
+        """The steps that ended since the last call: index, end and duration in ns, and the parts as JSON, if they are known."""
         ended, self._ended = self._ended, []
         return ended
 
@@ -114,7 +118,7 @@ class DeviceClock:
             self._boundary = event
             self._queue.popleft()
             if index is not None:
-                yield index, self._end_ns, dur_ns
+                yield index, self._end_ns, dur_ns, None
 
     def _put(self):
         event = self._pool.pop() if self._pool else self._cuda.Event(enable_timing=True)

@@ -10,10 +10,12 @@ from tandem_hook.calls import Calls
 from tandem_hook.ending import is_of_program
 from tandem_hook.graphs import Graphs
 from tandem_hook.job import Job
+from tandem_hook.phases import BACKWARD, DATA, Times, timed
 
 _calls = Calls()
 _graphs = Graphs()
-_job = Job()
+_times = Times()
+_job = Job(_times)
 
 
 def watch_optimizers(module) -> None:
@@ -48,9 +50,21 @@ def watch_graphs(module) -> None:
     _graphs.watch(module.CUDAGraph, ended)
 
 
+def watch_backward(module) -> None:
+    """`Tensor.backward` calls this function of the module, too."""
+    module.backward = timed(module.backward, BACKWARD, lambda: _times)
+
+
+def watch_loader(module) -> None:
+    base = module._BaseDataLoaderIter
+    base.__next__ = timed(base.__next__, DATA, lambda: _times)
+
+
 def before(optimizer, arguments, keywords) -> None:
     try:
         _calls.begin()
+        if _calls.depth == 1:
+            _times.begin_optimizer()
     except BaseException as error:
         if is_of_program(error):
             raise
@@ -60,6 +74,8 @@ def after(optimizer, arguments, keywords) -> None:
     try:
         # The frame is that of PyTorch's wrapper around `step`.
         is_outermost = _calls.end(sys._getframe(1))
+        if is_outermost:
+            _times.end_optimizer()
     except BaseException as error:
         if is_of_program(error):
             raise
@@ -90,9 +106,10 @@ def ended(optimizer) -> None:
 
 def forget() -> None:
     """Resets the state in a forked child, most of which train nothing."""
-    global _calls, _job
+    global _calls, _times, _job
     try:
         _job.abandon()
-        _calls, _job = Calls(), Job()
+        _calls, _times = Calls(), Times()
+        _job = Job(_times)
     except Exception:  # Python would print it.
         pass

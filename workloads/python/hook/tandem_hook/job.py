@@ -30,7 +30,9 @@ class Job:
     because its beginning is unknown.
     """
 
-    def __init__(self):
+    def __init__(self, times):
+        """`times` are those of the parts of a step."""
+        self._times = times
         self._boundaries = Boundaries()
         self._is_silent = False
         self._events = None
@@ -153,7 +155,7 @@ class Job:
             return
         self._say_hello()
         atexit.register(self._guarded, self._finish)
-        self._clock = HostClock() if self._device is None else DeviceClock(sys.modules["torch"].cuda, self._device)
+        self._clock = HostClock(self._times) if self._device is None else DeviceClock(sys.modules["torch"].cuda, self._device)
         self._issued = 1
 
     def _waits_for_device(self) -> bool:
@@ -213,9 +215,10 @@ class Job:
         self._is_ready = True
 
     def _say_completed(self) -> None:
-        for index, end_ns, dur_ns in self._clock.completed():
-            step = (index, dur_ns, self._clock.timing)
-            self._events.say(end_ns, b'{"step":{"index":%d,"dur_ns":%d,"timing":"%b"}}' % step)
+        for index, end_ns, dur_ns, phases in self._clock.completed():
+            parts = b"" if phases is None else b'"phases":%b,' % phases
+            step = (index, dur_ns, parts, self._clock.timing)
+            self._events.say(end_ns, b'{"step":{"index":%d,"dur_ns":%d,%b"timing":"%b"}}' % step)
             if self._device is not None and end_ns >= self._memory_due_ns and index >= FIRST_MEMORY_STEP:
                 self._memory_due_ns = end_ns + MEMORY_PERIOD_NS
                 self._say("memory", self._memory())

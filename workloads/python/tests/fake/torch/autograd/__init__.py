@@ -1,0 +1,3 @@
+def backward(work):
+    """Does the work of a backward pass, a function."""
+    work()
