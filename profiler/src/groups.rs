@@ -137,7 +137,11 @@ fn apart(
             free = rest;
             let on_devices = match &cell.command {
                 Some(argv) => {
-                    let program = UsersProgram { name: cell.workload.clone(), argv: argv.clone() };
+                    let program = UsersProgram {
+                        name: cell.workload.clone(),
+                        argv: argv.clone(),
+                        global_batch: cell.global_batch,
+                    };
                     vec![cells::command(&program, &devices[0], request.surroundings)?]
                 }
                 None => of_job(catalog, &job(cell), devices, estimates)?,

@@ -5,6 +5,7 @@
 use std::{fmt, path::PathBuf};
 
 use record::rows::{Tier, Warning};
+use schema::units::Nanos;
 
 /// The share of the window in which the device ran below its requested clock.
 pub const THROTTLED_PERCENT: f64 = rig::sampler::THROTTLED_PERCENT;
@@ -17,6 +18,10 @@ pub const FOREIGN_PERCENT: f64 = 2.0;
 pub const UNREAD_PERCENT: f64 = 1.0;
 /// The pace of a user's program over its median step.
 pub const BURSTY_FROM: f64 = 1.1;
+
+/// The time between two lines that end a step, and the utilisation of the device, from which on each line may stand for several steps.
+pub const SPARSE_FROM: Nanos = Nanos::SECOND;
+pub const BUSY_FROM_PERCENT: f64 = 50.0;
 
 /// The longest gap between readings of a device. The slow tier is read once a second.
 pub fn longest_gap_s(tier: Tier) -> f64 {
@@ -136,6 +141,10 @@ fn remedy(warning: Warning) -> &'static str {
         Warning::Bursty => {
             "what it does between some of its steps, such as a test of its model, counts as part of the next step: use the pace \
              (step_ns_mean) for its speed, and the median for a usual step"
+        }
+        Warning::SparseLines => {
+            "if a line stands for several steps, its time is that of all of them: capture the number of the step with --steps-regex, \
+             as in 'iter (\\d+)'"
         }
         Warning::Cleanup => {
             "what it should have undone is still there, and later launches may find it: correct the command of --cleanup"

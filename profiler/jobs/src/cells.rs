@@ -161,12 +161,14 @@ pub fn steps_regex(text: &str) -> Result<String, String> {
 pub struct UsersProgram {
     pub name: String,
     pub argv: Vec<String>,
+    /// The number of samples in a step, over all of its ranks; `None` if the user has not said it.
+    pub global_batch: Option<u32>,
 }
 
 impl UsersProgram {
     /// A program that is named after its words as typed.
     pub fn unnamed(argv: &[String]) -> UsersProgram {
-        UsersProgram { name: command_name(argv), argv: argv.to_vec() }
+        UsersProgram { name: command_name(argv), argv: argv.to_vec(), global_batch: None }
     }
 }
 
@@ -178,8 +180,10 @@ pub fn programs<'a>(
     catalog: &Catalog,
     commands: impl Iterator<Item = &'a [String]>,
     names: &[String],
+    global_batch: Option<u32>,
 ) -> anyhow::Result<Vec<UsersProgram>> {
-    let mut programs: Vec<UsersProgram> = commands.map(UsersProgram::unnamed).collect();
+    let program = |argv| UsersProgram { global_batch, ..UsersProgram::unnamed(argv) };
+    let mut programs: Vec<UsersProgram> = commands.map(program).collect();
     if names.is_empty() {
         return Ok(programs);
     }
@@ -221,7 +225,7 @@ fn check_name(catalog: &Catalog, name: &str) -> anyhow::Result<()> {
 
 /// The only cell of a program of the user's, which runs in these surroundings.
 pub fn command(program: &UsersProgram, device: &Device, surroundings: &Surroundings) -> anyhow::Result<Cell> {
-    let UsersProgram { name, argv } = program;
+    let UsersProgram { name, argv, global_batch } = program;
     let program = argv.first().context("expected a program after --")?;
     ensure!(surroundings::has_program(surroundings, program), "{}", not_there(program, surroundings));
     Ok(Cell {
@@ -231,7 +235,7 @@ pub fn command(program: &UsersProgram, device: &Device, surroundings: &Surroundi
         workload: name.clone(),
         command: Some(argv.clone()),
         all_reduce_bytes: None,
-        global_batch: None,
+        global_batch: *global_batch,
         plan: None,
         devices: vec![device.clone()],
         memory_estimate_bytes: None,

@@ -89,6 +89,10 @@ pub(super) struct Args {
     #[arg(long, value_name = "PCT,..", value_delimiter = ',', requires = "sensitivity",
         value_parser = clap::value_parser!(u32).range(1..=100))]
     dial: Vec<u32>,
+    /// The number of samples in a step of the programs, over all ranks of a program. Their rows then have the global batch and
+    /// samples/s.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    batch: Option<u32>,
     /// Number of blocks. An interval needs at least two, and three make it useful.
     #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     repeats: u32,
@@ -101,7 +105,7 @@ pub(super) struct Args {
     /// The budget starts anew. --data and --catalog keep their paths. A run is not resumed with another version of Tandem,
     /// libtorch or the GPU driver, after a restart of the machine, or with programs or files of another folder.
     #[arg(long, value_name = "RUN", conflicts_with_all = [
-        "jobs", "sharing", "all_pairs", "size", "apart", "sensitivity", "dial", "repeats", "RunOptions", "MeasureOptions",
+        "jobs", "sharing", "all_pairs", "size", "apart", "sensitivity", "dial", "batch", "repeats", "RunOptions", "MeasureOptions",
     ])]
     resume: Option<PathBuf>,
     #[command(flatten)]
@@ -137,7 +141,13 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
     settings.budget_s = args.resumable.budget.map(|budget| budget.as_secs_f64());
     let surroundings = settings.surroundings.clone().unwrap_or_default();
     let commands = args.measure.cmd.iter().map(|CommandLine(argv)| &argv[..]);
-    let programs = cells::programs(&catalog, commands, &args.measure.name)?;
+    if args.batch.is_some() && !has_commands {
+        bail!(
+            "--batch is the number of samples in a step of programs, and none is named; name the batch of a job in it, as in lstm@b64"
+        );
+    }
+    args.measure.check_batch(args.batch.is_some())?;
+    let programs = cells::programs(&catalog, commands, &args.measure.name, args.batch)?;
     let mut estimates = Estimates::new(&settings, args.run.seed);
     let company = match (args.all_pairs, args.size, args.sensitivity) {
         (true, ..) => Company::Every(2),

@@ -1,6 +1,9 @@
 //! The options of the commands that measure jobs: one type for those of several commands.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::bail;
 use cli::{
@@ -13,7 +16,7 @@ use jobs::{
     surroundings::{self, Variable},
 };
 use record::manifest::{Cell, Settings};
-use rig::StepPattern;
+use rig::{StepPattern, check_shell};
 use schema::{catalog::Catalog, device::Device, job::Job, spec::Collectives, surroundings::Surroundings};
 
 use crate::cores;
@@ -62,6 +65,17 @@ pub(super) struct MeasureOptions {
     /// records the value: keep a secret in a variable of your shell.
     #[arg(long, value_name = "KEY=VALUE")]
     env: Vec<Variable>,
+    /// A command before each launch of a program of your own, run by `sh -c`. Its time is not measured.
+    ///
+    /// It has the folder, the variables and the words in braces of the program, and as much time as `single` gives a program for its
+    /// first step. If it fails, the program is not started, and the launch has failed.
+    #[arg(long, value_name = "CMD")]
+    prepare: Option<String>,
+    /// A command after each launch of a program of your own, run like the command of --prepare, however the launch has ended.
+    ///
+    /// If it fails, the row has the warning cleanup. After Ctrl-C it has ten seconds.
+    #[arg(long, value_name = "CMD")]
+    cleanup: Option<String>,
     /// Steady time of each launch [default: 10; if only programs are measured, they run until they end].
     ///
     /// The time before the first step of a program is not measured: `single` waits for this step, up to --first-step-timeout.
@@ -146,6 +160,8 @@ impl MeasureOptions {
             ("--name", !self.name.is_empty()),
             ("--cwd", self.cwd.is_some()),
             ("--env", !self.env.is_empty()),
+            ("--prepare", self.prepare.is_some()),
+            ("--cleanup", self.cleanup.is_some()),
         ];
         let option = of_programs.into_iter().find_map(|(name, is_given)| is_given.then_some(name));
         if let Some(option) = option.filter(|_| !has_commands) {
@@ -177,10 +193,18 @@ impl MeasureOptions {
         pattern.is_some_and(|pattern| pattern.is_ok_and(|pattern| pattern.has_samples()))
     }
 
+    /// Refuses a number of samples in a step of programs, if there is one, where a pattern captures this number.
+    pub(super) fn check_batch(&self, is_given: bool) -> anyhow::Result<()> {
+        if is_given && self.captures_samples() {
+            bail!("--batch: a group of --steps-regex captures the samples of each step; remove one of them");
+        }
+        Ok(())
+    }
+
     /// The surroundings of the programs of a run, which take the first device of the pool; `None` if it has no programs.
     ///
     /// # Errors
-    /// There is no such folder, or a variable cannot be chosen.
+    /// There is no such folder, or a variable or a command cannot be chosen.
     pub(super) fn surroundings(
         &self,
         run: &RunOptions,
@@ -190,7 +214,21 @@ impl MeasureOptions {
         if !has_commands {
             return Ok(None);
         }
-        let surroundings = surroundings::make(self.cwd.as_deref(), &self.env)?;
+        let commands = [("--prepare", &self.prepare), ("--cleanup", &self.cleanup)];
+        for (option, text) in commands.into_iter().filter_map(|(option, text)| Some((option, text.as_ref()?)))
+        {
+            if text.trim().is_empty() {
+                bail!("{option}: expected a command");
+            }
+            // A run without --out is made in the current folder.
+            let out = run.out.as_deref().unwrap_or(Path::new("."));
+            if let Err(why) = check_shell(text, out) {
+                bail!("{option}: {why}");
+            }
+        }
+        let (prepare, cleanup) = (self.prepare.clone(), self.cleanup.clone());
+        let surroundings =
+            Surroundings { prepare, cleanup, ..surroundings::make(self.cwd.as_deref(), &self.env)? };
         let sets = (run.threads.is_some(), self.steps_regex.is_some());
         surroundings::check_variables(&surroundings, &pool[0], sets)?;
         Ok(Some(surroundings))

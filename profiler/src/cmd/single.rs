@@ -2,10 +2,7 @@
 
 mod grid;
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{path::PathBuf, time::Duration};
 
 use anyhow::bail;
 use cli::{options::RunOptions, table};
@@ -15,13 +12,11 @@ use jobs::{
     plans::Estimates,
 };
 use record::{
-    manifest::{Cell, Manifest, Settings},
+    manifest::{Manifest, Settings},
     rows::{self, JobTable},
 };
-use rig::{Exit, check_shell, output};
-use schema::{
-    device::Device, footprint::Footprints, job::Job, plan::Plan, surroundings::Surroundings, units::Nanos,
-};
+use rig::{Exit, output};
+use schema::{footprint::Footprints, job::Job, plan::Plan, surroundings::Surroundings, units::Nanos};
 
 use super::{
     options::{MeasureOptions, ResumeOptions, positive},
@@ -99,17 +94,6 @@ pub(super) struct Args {
     /// then is ended, and the launch has failed.
     #[arg(long, value_name = "TIME", value_parser = positive_time)]
     first_step_timeout: Option<Duration>,
-    /// A command before each launch of a program of your own, run by `sh -c`. Its time is not measured.
-    ///
-    /// It has the folder, the variables and the words in braces of the program, and as much time as the program has for its first
-    /// step. If it fails, the program is not started, and the launch has failed.
-    #[arg(long, value_name = "CMD")]
-    prepare: Option<String>,
-    /// A command after each launch of a program of your own, run like the command of --prepare, however the launch has ended.
-    ///
-    /// If it fails, the row has the warning cleanup. After Ctrl-C it has ten seconds.
-    #[arg(long, value_name = "CMD")]
-    cleanup: Option<String>,
     #[command(flatten)]
     run: RunOptions,
     #[command(flatten)]
@@ -119,8 +103,7 @@ pub(super) struct Args {
     /// The budget starts anew. --data and --catalog keep their paths. A run is not resumed with another version of Tandem,
     /// libtorch or the GPU driver, after a restart of the machine, or with programs or files of another folder.
     #[arg(long, value_name = "RUN", conflicts_with_all = [
-        "jobs", "grid", "command", "plan", "batch", "repeats", "ci", "first_step_timeout", "prepare", "cleanup", "RunOptions",
-        "MeasureOptions",
+        "jobs", "grid", "command", "plan", "batch", "repeats", "ci", "first_step_timeout", "RunOptions", "MeasureOptions",
     ])]
     resume: Option<PathBuf>,
     #[command(flatten)]
@@ -189,7 +172,7 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
         ci_percent: args.ci,
         budget_s: budget.map(|budget| budget.as_secs_f64()),
         first_step_timeout_s: args.first_step_timeout.map(|time| time.as_secs_f64()),
-        surroundings: surroundings(args, &pool, has_commands)?,
+        surroundings: args.measure.surroundings(&args.run, &pool, has_commands)?,
         ..args.measure.settings(&args.run, args.repeats, has_jobs)
     };
     if args.first_step_timeout.is_some() {
@@ -199,9 +182,8 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
     let mut cells = cells::alone(&catalog, &jobs, &axes(args)?, &pool, Some(&mut estimates))?;
     let surroundings = settings.surroundings.clone().unwrap_or_default();
     let global_batch = args.batch.first().copied().filter(|_| !has_jobs);
-    for program in cells::programs(&catalog, args.commands(), &args.measure.name)? {
-        let cell = cells::command(&program, &pool[0], &surroundings)?;
-        cells.push(Cell { global_batch, ..cell });
+    for program in cells::programs(&catalog, args.commands(), &args.measure.name, global_batch)? {
+        cells.push(cells::command(&program, &pool[0], &surroundings)?);
     }
     cells::distinct(&cells)?;
     if let [only] = &cells[..]
@@ -219,31 +201,7 @@ fn check_batch_of_programs(args: &Args) -> anyhow::Result<()> {
     if args.batch.len() > 1 {
         bail!("--batch: without jobs it is the number of samples of a step of the programs; name one number");
     }
-    if !args.batch.is_empty() && args.measure.captures_samples() {
-        bail!("--batch: a group of --steps-regex captures the samples of each step; remove one of them");
-    }
-    Ok(())
-}
-
-/// The surroundings of programs, with the commands before and after each launch.
-fn surroundings(args: &Args, pool: &[Device], has_commands: bool) -> anyhow::Result<Option<Surroundings>> {
-    let commands = [("--prepare", &args.prepare), ("--cleanup", &args.cleanup)];
-    for (option, text) in commands.into_iter().filter_map(|(option, text)| Some((option, text.as_ref()?))) {
-        if !has_commands {
-            bail!("{option} applies to programs only; name one with --cmd, or after --");
-        }
-        if text.trim().is_empty() {
-            bail!("{option}: expected a command");
-        }
-        // A run without --out is made in the current folder.
-        let run = args.run.out.as_deref().unwrap_or(Path::new("."));
-        if let Err(why) = check_shell(text, run) {
-            bail!("{option}: {why}");
-        }
-    }
-    let chosen = args.measure.surroundings(&args.run, pool, has_commands)?;
-    let (prepare, cleanup) = (args.prepare.clone(), args.cleanup.clone());
-    Ok(chosen.map(|surroundings| Surroundings { prepare, cleanup, ..surroundings }))
+    args.measure.check_batch(!args.batch.is_empty())
 }
 
 /// Refuses `--first-step-timeout` where no program is waited for.

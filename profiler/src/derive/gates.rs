@@ -86,8 +86,7 @@ pub(super) fn of_steps(
     let together = steps.windows(2).filter(are_together).count();
     let is_scraped = steps.first().is_some_and(|step| step.timing == Timing::Scraped);
     // Steps between two lines share their time, too, if lines have the numbers of steps.
-    let has_numbers = |text| StepPattern::parse(text).is_ok_and(|pattern| pattern.numbers_steps());
-    let is_scraped = is_scraped && !steps_regex.is_some_and(has_numbers);
+    let is_scraped = is_scraped && !steps_regex.is_some_and(numbers_steps);
     if is_scraped && together * BUFFERED_ONE_IN > steps.len() {
         let text = format!("{together} of {} steps were seen together with the one before", steps.len());
         found.push((Warning::Buffered, text));
@@ -119,6 +118,29 @@ pub(super) fn of_pace(spec: &LaunchSpec, step_ns: &[u64]) -> Option<Found> {
         100.0 * slow_share
     );
     Some((Warning::Bursty, text))
+}
+
+/// Whether a pattern captures the number of the step.
+fn numbers_steps(pattern: &str) -> bool {
+    StepPattern::parse(pattern).is_ok_and(|pattern| pattern.numbers_steps())
+}
+
+/// A warning if the lines of a program that end a step come so rarely beside a busy device that each of them may stand for several steps.
+pub(super) fn of_lines(
+    spec: &LaunchSpec,
+    device_util_percent: Option<f64>,
+    step_ns: &[u64],
+) -> Option<Found> {
+    let pattern = spec.steps_regex.as_deref().filter(|text| !numbers_steps(text))?;
+    let busy_percent = device_util_percent.filter(|percent| *percent >= warnings::BUSY_FROM_PERCENT)?;
+    let mean = Nanos(step_ns.iter().sum::<u64>().checked_div(step_ns.len() as u64)?);
+    let text = || {
+        format!(
+            "a line matches '{pattern}' every {mean} while the device is busy for {busy_percent:.0} % of the time; does each line end \
+             one step?"
+        )
+    };
+    (mean > warnings::SPARSE_FROM).then(|| (Warning::SparseLines, text()))
 }
 
 /// The number of times that the ranks' allocators were refused memory, as far as it was certainly in the window.

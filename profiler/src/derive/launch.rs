@@ -44,7 +44,6 @@ pub(super) fn measurement(
         Ok(events) => (events, None),
         Err(error) => (JobEvents::default(), Some(error)),
     };
-    let blank = blank_of_spec(run, &spec);
     let mut row = Measurement {
         launch: launch.into(),
         repeat: spec.block,
@@ -53,11 +52,10 @@ pub(super) fn measurement(
         threads: spec.threads,
         steps_total: steps_taken,
         memory_estimate_bytes: estimate(manifest, &spec),
-        global_batch: blank.global_batch.or_else(|| cell_of(manifest, &spec)?.global_batch),
         status: if end.err.is_some() { Status::Failed } else { Status::Ok },
         err: end.err,
         err_detail: end.err_detail.clone(),
-        ..blank
+        ..blank_of_spec(run, manifest, &spec)
     };
     // A file was changed after the run. The row says so, and the other rows are still derived.
     if let Some(error) = unreadable {
@@ -156,10 +154,13 @@ fn cell_of<'a>(manifest: &'a Manifest, spec: &LaunchSpec) -> Option<&'a Cell> {
     manifest.cells.iter().find(|cell| cell.name == spec.cell)
 }
 
-pub(super) fn blank_of_spec(run: &RunDir, spec: &LaunchSpec) -> Measurement {
+pub(super) fn blank_of_spec(run: &RunDir, manifest: &Manifest, spec: &LaunchSpec) -> Measurement {
     let (workload, global_batch, plan) = match &spec.program {
         Program::Training(t) => (t.workload.name.clone(), Some(t.global_batch), Some(t.plan)),
-        Program::AllReduce(_) | Program::Command(_) => (spec.job.clone(), None, None),
+        Program::AllReduce(_) => (spec.job.clone(), None, None),
+        Program::Command(_) => {
+            (spec.job.clone(), cell_of(manifest, spec).and_then(|cell| cell.global_batch), None)
+        }
     };
     let command = match &spec.program {
         Program::Command(argv) => Some(argv.clone()),
@@ -269,7 +270,9 @@ impl LaunchRecord<'_> {
             findings,
             gates::of_steps(steps, used.len(), summary.steady.class, self.spec.steps_regex.as_deref()),
         );
-        self.find(findings, gates::of_pace(self.spec, &step_ns[summary.steady.start..summary.steady.end]));
+        let steady_ns = &step_ns[summary.steady.start..summary.steady.end];
+        self.find(findings, gates::of_pace(self.spec, steady_ns));
+        self.find(findings, gates::of_lines(self.spec, row.device_util_percent_mean, steady_ns));
         self.find(findings, gates::of_allocator(self.ranks, window));
     }
 

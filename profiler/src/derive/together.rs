@@ -154,7 +154,7 @@ impl Together<'_> {
             seat: Some(seat as u32),
             steps_total: launches.iter().map(|told| told.events.steps_taken).sum(),
             memory_estimate_bytes: launch::estimate(self.manifest, &first.spec),
-            ..launch::blank_of_spec(self.run, &first.spec)
+            ..launch::blank_of_spec(self.run, self.manifest, &first.spec)
         };
         launch::fill_from_events(&mut row, &first.spec, &first.end, &first.events.others);
         let resident =

@@ -145,6 +145,8 @@ words! {
         Killed = "killed",
         /// The pace of a user's program, the mean step, is above 1.1 times its median step.
         Bursty = "bursty",
+        /// Lines that end a step come less than once in a second beside a busy device, and have no number of a step.
+        SparseLines = "sparse-lines",
         /// The user's command after a program failed or took too long.
         Cleanup = "cleanup",
     }
@@ -171,9 +173,10 @@ impl Warnings {
 
     /// Whether numbers with these warnings are valid.
     pub fn leave_valid(&self) -> bool {
-        use Warning::{Alternating, Bursty, Cleanup, Killed, Looped, Unread};
-        self.iter()
-            .all(|warning| matches!(warning, Looped | Unread | Alternating | Killed | Bursty | Cleanup))
+        use Warning::{Alternating, Bursty, Cleanup, Killed, Looped, SparseLines, Unread};
+        self.iter().all(|warning| {
+            matches!(warning, Looped | Unread | Alternating | Killed | Bursty | SparseLines | Cleanup)
+        })
     }
 }
 

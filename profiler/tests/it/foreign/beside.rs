@@ -6,7 +6,7 @@ use front_door::{Background, Said, wait_until};
 use record::rows::{ErrorKind, Status, Warning};
 use rustix::process::Signal;
 
-use super::{exits, row};
+use super::{exits, row, with_program};
 
 const RUN: &str = "single --device cpu:0 --out r --repeats";
 
@@ -155,4 +155,26 @@ fn commands_without_a_program_are_refused() {
         assert!(said.err.contains(words), "{arguments:?}: {}", said.err);
         assert!(!door.path("r").exists(), "{arguments:?}");
     }
+}
+
+#[test]
+fn programs_of_a_group_are_prepared_and_cleaned_up_and_have_their_batch() {
+    let Some(door) = with_program("train()") else { return };
+    let options = ["--prepare", "echo before >> log", "--cleanup", "echo after >> log"];
+    let programs = ["--cmd", "python3 train.py", "--cmd", "python3 train.py --other"];
+    let run = "colocate --device cpu:0 --repeats 1 --seconds 0.3 --batch 16 --out r";
+    exits(0, &door, run, &[&options[..], &programs].concat());
+    let rows = door.measurements("r");
+    for word in ["before", "after"] {
+        let log = fs::read_to_string(door.path("log")).expect("it was written");
+        assert_eq!(log.lines().filter(|line| *line == word).count(), rows.len(), "{log}");
+    }
+    for row in &rows {
+        assert_eq!((row.status, row.global_batch), (Status::Ok, Some(16)), "{row:?}");
+        let samples = 16e9 / row.step_ns_mean.expect("it took steps") as f64;
+        let found = row.samples_per_s.expect("its batch is known");
+        assert!((found / samples - 1.0).abs() < 0.01, "{row:?}");
+    }
+    let said = exits(2, &door, "colocate --batch 16 lstm vae --device cpu:0 --out q", &[]);
+    assert!(said.err.contains("--batch is the number of samples in a step of programs"), "{}", said.err);
 }

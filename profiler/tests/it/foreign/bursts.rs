@@ -39,3 +39,23 @@ fn the_pace_is_printed_and_warned_of_beyond_its_bounds_alone() {
     assert_eq!(is_bursty(&row), ratio > 1.1, "{row:?}");
     assert_eq!(said.out.contains(", pace "), ratio > 1.05, "{row:?}\n{}", said.out);
 }
+
+/// A program that computes for about a second for each of its lines, which have the numbers of every tenth step.
+#[test]
+fn rare_lines_beside_a_busy_device_ask_whether_each_ends_a_step() {
+    let program = "import sys
+for step in range(0, 60, 10):
+    began = time.process_time()
+    while time.process_time() < began + 1.05:
+        pass
+    print('iter', step, flush=True)";
+    for (pattern, is_asked) in [("^iter", true), (r"^iter (\d+)", false)] {
+        let Some(door) = with_program(program) else { return };
+        let options = ["--steps-regex", pattern, "--", "python3", "train.py"];
+        let said = exits(0, &door, "single --device cpu:0 --repeats 1 --out r", &options);
+        let row = row(&door);
+        assert_eq!(row.warnings.iter().any(|warning| warning == Warning::SparseLines), is_asked, "{row:?}");
+        let question = "does each line end one step?; if a line stands for several steps";
+        assert_eq!(said.err.contains(question), is_asked, "{}", said.err);
+    }
+}
