@@ -82,7 +82,7 @@ mod tests {
             "lucid",
             "lucid:estimates=rolling:profile=80s:profile-devices=4:profile-checkpoint=on:free-profiling=on",
             "lucid:sharing=auto:busy=0.5:load-bin=1m:share-first=on:score=3:least-gain=1.1:pick=first",
-            "lucid:bound=never:backfill=sharing:partner-recovery=off",
+            "lucid:bound=never:backfill=sharing",
             "gandiva",
             "gandiva:quantum=5s:pack=off:slice=off:migrate=off:grow=off",
             "gandiva:idle=10s:relax=1m:reports=3:moves=0.05",
@@ -132,11 +132,11 @@ mod tests {
             ),
             (
                 "synergy:every=fast",
-                "policy 'synergy:every=fast'; write synergy[:every=TIME]: 'every=fast': write a time of 100ms or more, such as every=300s",
+                "policy 'synergy:every=fast'; write synergy[:every=TIME][:strict=on|off]: 'every=fast': write a time of 100ms or more, such as every=300s",
             ),
             (
                 "synergy:every=10ms",
-                "policy 'synergy:every=10ms'; write synergy[:every=TIME]: 'every=10ms': write a time of 100ms or more",
+                "policy 'synergy:every=10ms'; write synergy[:every=TIME][:strict=on|off]: 'every=10ms': write a time of 100ms or more",
             ),
             (
                 "antman:keep=2",
@@ -164,7 +164,7 @@ mod tests {
             ),
             (
                 "rubick:risk=1",
-                "policy 'rubick:risk=1'; write rubick[:every=TIME][:only=both|plans|resources|nothing][:risk=Q][:restarts=PERCENT]",
+                "policy 'rubick:risk=1'; write rubick[:every=TIME][:only=both|plans|resources|nothing][:risk=Q][:restarts=PERCENT|any]",
             ),
             ("rubick:only=all", "policy 'rubick:only=all'; write rubick"),
             ("rubick:risk=0.9:risk=0.8", "policy 'rubick:risk=0.9:risk=0.8'; write rubick"),

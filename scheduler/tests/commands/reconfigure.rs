@@ -61,9 +61,8 @@ fn a_job_does_each_step_once_under_three_plans() {
     door.write("trace.csv", &trace("short", [ENDLESS, 200]));
     // The model is of GPUs, and its steps take 5 ms on one device and less on two.
     model(&door, "model.json", "GPU", &[("short", 0.05)]);
-    let begin = format!(
-        "run trace.csv --policy rubick:restarts=1000% --model model.json --catalog catalog.toml {ON_TWO} --out r"
-    );
+    let begin =
+        format!("run trace.csv --policy rubick --model model.json --catalog catalog.toml {ON_TWO} --out r");
     let said = interrupted_when(&door, door.command(&begin), "the job has been changed twice", |turns| {
         goes_on_under(turns, 0, 3)
     });
@@ -94,7 +93,7 @@ fn the_loss_goes_on_as_if_nothing_had_happened() {
         command.env("TANDEM_BIN", &bin);
         command
     };
-    let begin = format!("run trace.csv --policy rubick:restarts=1000% --model model.json {ON_TWO} --out r");
+    let begin = format!("run trace.csv --policy rubick --model model.json {ON_TWO} --out r");
     let has_learned = |turns: &[Turn]| {
         let mut events = turns.iter().flat_map(|turn| &turn.events);
         let is_late =

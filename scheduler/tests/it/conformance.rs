@@ -238,7 +238,7 @@ fn every_policy_decides_the_same_on_a_testbed_as_on_a_simulated_cluster() {
         "elastic-fifo",
         "optimus:every=7s",
         "rubick",
-        "rubick:pack=on:restarts=100%",
+        "rubick:pack=on",
         "sia:every=5s",
         "pollux-fixed-batch:every=4s",
         "gandiva:quantum=4s:reports=2",

@@ -112,8 +112,7 @@ fn a_job_is_reconfigured_exactly_if_it_pays() {
     ];
     for (restart_s, moves) in [(499, true), (501, false)] {
         let costs = Named::constant(Nanos(restart_s * SECOND));
-        let (turns, outcomes) =
-            run("rubick:restarts=1000%", &Elastic::new(&topology, &jobs, tensor_parallel, &costs));
+        let (turns, outcomes) = run("rubick", &Elastic::new(&topology, &jobs, tensor_parallel, &costs));
         let found = starts(&turns);
         assert_eq!(found[..2], [start(0, 0, "dp1", 1), start(0, 1, "dp1", 1)]);
         let end = if moves {
@@ -127,11 +126,11 @@ fn a_job_is_reconfigured_exactly_if_it_pays() {
     }
     // The same restart, which pays, is more than 3 % of the time so far, until 400 s are 3 % of it: too late for this job.
     let costs = Named::constant(Nanos(400 * SECOND));
-    let (turns, _) = run("rubick", &Elastic::new(&topology, &jobs, tensor_parallel, &costs));
+    let (turns, _) = run("rubick:restarts=3%", &Elastic::new(&topology, &jobs, tensor_parallel, &costs));
     assert_eq!(starts(&turns).len(), 2);
     // A restart of 15 s is 3 % of 500 s. Rounds are held each minute.
     let costs = Named::constant(Nanos(15 * SECOND));
-    let (turns, _) = run("rubick", &Elastic::new(&topology, &jobs, tensor_parallel, &costs));
+    let (turns, _) = run("rubick:restarts=3%", &Elastic::new(&topology, &jobs, tensor_parallel, &costs));
     assert_eq!(starts(&turns)[2..], [start(520, 1, "tp2", 2)]);
 }
 

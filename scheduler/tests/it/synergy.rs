@@ -111,7 +111,7 @@ fn a_job_above_its_share_is_pushed_back_at_the_end_of_a_round_for_one_that_waits
     assert_eq!(starts(&turns), expected);
     assert_eq!(ends, [42.0, 40.0, 49.0]);
     let at_round = turns.iter().find(|turn| !turn.reason.is_empty() && turn.at_ns.0 == 10 * SECOND);
-    let reason = "first in the queue: job-1, with cores that job-0 held above the share";
+    let reason = "next in the queue: job-1, with cores that job-0 held above the share";
     assert_eq!(at_round.map(|turn| &*turn.reason), Some(reason));
 }
 
@@ -144,13 +144,13 @@ impl Throughput for Measured {
     }
 }
 
-/// The second job is not known with its share of four cores, and waits for the six. The last one is not known at all.
+/// The second job is not known with its share of four cores, and waits for the six. The last one is not known at all, and fits before it.
 #[test]
 fn a_job_gets_only_numbers_of_cores_that_are_known_or_asked_for() {
     let as_asked = flat(2, (1, 1, 5)).with(|request| request.cpus = Some(2));
     let jobs = [sensitive(0, (0, 1, 30)), sensitive(1, (1, 1, 20)), as_asked];
     let (turns, _) = run_believing(&Measured, "synergy:every=10s", &nodes(1, 2, Some(8)), &jobs, 2);
-    assert_eq!(starts(&turns), [(0, 0, Some(6)), (30, 1, Some(6)), (30, 2, Some(2))]);
+    assert_eq!(starts(&turns), [(0, 0, Some(6)), (1, 2, Some(2)), (30, 1, Some(6))]);
 }
 
 #[test]
@@ -189,11 +189,19 @@ fn the_demand_of_a_job_is_that_of_each_rank() {
     assert_eq!(ends, [15.0, 30.0]);
 }
 
+/// With numbers of cores and without, where times do not depend on them.
 #[test]
-fn without_numbers_of_cores_it_is_fifo() {
-    let jobs = [sensitive(0, (0, 1, 30)), flat(1, (1, 2, 20)), flat(2, (2, 1, 5))];
-    let topology = nodes(1, 2, None);
-    let synergy = run("synergy:every=1s", &topology, &jobs, 2);
-    assert_eq!(synergy, run("fifo", &topology, &jobs, 2));
-    assert_eq!(synergy.1, [30.0, 50.0, 55.0]);
+fn a_job_that_does_not_fit_is_passed_unless_the_order_is_strict() {
+    let jobs = [flat(0, (0, 1, 30)), flat(1, (1, 2, 20)), flat(2, (2, 1, 5))];
+    for (policy, alike, expected) in
+        [("synergy", "fifo-backfill", [30.0, 50.0, 7.0]), ("synergy:strict=on", "fifo", [30.0, 50.0, 55.0])]
+    {
+        for cpus in [None, Some(8)] {
+            let (turns, ends) = run(policy, &nodes(1, 2, cpus), &jobs, 2);
+            let (like, _) = run(alike, &nodes(1, 2, cpus), &jobs, 2);
+            let at =
+                |turns: &[Turn]| starts(turns).into_iter().map(|(at, job, _)| (at, job)).collect::<Vec<_>>();
+            assert_eq!((ends, at(&turns)), (expected.to_vec(), at(&like)), "{policy} {cpus:?}");
+        }
+    }
 }

@@ -67,6 +67,11 @@ impl<K: Ord + Copy> Queue<K> {
         }
     }
 
+    /// All waiting jobs, in order.
+    pub(crate) fn in_order(&self) -> Vec<JobId> {
+        self.waiting.in_order()
+    }
+
     /// The first job in order.
     pub(crate) fn head(&self, view: &View<'_>) -> Option<JobId> {
         self.first(view).map(|(_, job)| job)

@@ -125,6 +125,13 @@ impl<K: Ord + Copy, G: Ord + Copy> Ranking<K, G> {
         self.place_of.get(&job).copied()
     }
 
+    /// All jobs, in the order of their keys.
+    pub(crate) fn in_order(&self) -> Vec<JobId> {
+        let mut jobs: Vec<(K, JobId)> = self.groups.values().flatten().copied().collect();
+        jobs.sort_unstable();
+        jobs.into_iter().map(|(_, job)| job).collect()
+    }
+
     /// All jobs, in the order of their numbers.
     pub(crate) fn jobs(&self) -> Vec<JobId> {
         let mut jobs: Vec<JobId> = self.place_of.keys().copied().collect();

@@ -18,11 +18,11 @@
 //! Neither the search for profiling nodes among those of virtual clusters nor the weekly update are here: the nodes of the stage are those
 //! that the file of the cluster marks, and the model of durations is fitted again as jobs end.
 //!
-//! Three defects of the artifact are options, to tell their worth apart. `backfill=sharing`: a job that does not fit is passed only while
-//! jobs share. `partner-recovery=off`: when the first job of a pack ends, the second is never joined again, because the artifact restores
-//! the wrong one. `free-profiling=on`: profiling costs the jobs that outlive it nothing, as in the artifact, which lets them arrive a second
+//! Two defects of the artifact are options, to tell their worth apart. `backfill=sharing`: a job that does not fit is passed only while
+//! jobs share. `free-profiling=on`: profiling costs the jobs that outlive it nothing, as in the artifact, which lets them arrive a second
 //! time; here, jobs that the model says end within `profile` go to the stage, and all others have their class at once. Jobs that outlive
-//! the stage then take none of its devices, which they do in the artifact.
+//! the stage then take none of its devices, which they do in the artifact. A third is not offered: when the first job of a pack ends, the
+//! artifact restores the wrong one, and the other keeps the shared rate to its end.
 
 mod bounds;
 mod estimates;
@@ -48,12 +48,7 @@ use model::PackingClass;
 use self::{estimates::Estimates, part::Part, settings::Settings, sharing::Switch, stage::Stage};
 use crate::{
     declaration::{Declaration, Uses},
-    kit::{
-        Watch, belief, divided,
-        gain::SEATS,
-        kinds::Kind,
-        packs::{Pack, Packs},
-    },
+    kit::{Watch, belief, divided, gain::SEATS, kinds::Kind, packs::Packs},
 };
 
 pub(super) const LUCID: Declaration = Declaration {
@@ -88,8 +83,6 @@ struct Common {
     kinds: HashMap<JobId, Kind>,
     /// The classes of kinds. `None` if they are not known.
     classes: HashMap<Kind, Option<PackingClass>>,
-    /// The jobs that are not joined again (`partner-recovery=off`).
-    unrecovered: BTreeSet<JobId>,
 }
 
 impl Common {
@@ -100,7 +93,7 @@ impl Common {
     /// The class of a job, if it may be packed.
     fn class_of(&self, job: JobId) -> Option<PackingClass> {
         let class = self.classes.get(self.kinds.get(&job)?)?;
-        class.filter(|_| self.stage.knows(&self.settings, job) && !self.unrecovered.contains(&job))
+        class.filter(|_| self.stage.knows(&self.settings, job))
     }
 
     /// Finds the kind of a job and its class.
@@ -114,7 +107,6 @@ impl Common {
 
     fn forget(&mut self, job: JobId) {
         self.kinds.remove(&job);
-        self.unrecovered.remove(&job);
     }
 }
 
@@ -130,7 +122,6 @@ impl Lucid {
                 stage: Stage::default(),
                 kinds: HashMap::new(),
                 classes: HashMap::new(),
-                unrecovered: BTreeSet::new(),
                 settings,
             },
         }
@@ -148,7 +139,6 @@ impl Lucid {
         let mut due = self.watch.due(view);
         for pack in self.common.packs.refresh(view) {
             due.extend(pack.jobs());
-            self.part_with(view, &pack);
         }
         due.extend(self.common.stage.take_over(view));
         let mut parts = BTreeSet::new();
@@ -205,15 +195,6 @@ impl Lucid {
                 self.common.estimates.make(view, job);
                 part.put(view, &self.common, job);
             }
-        }
-    }
-
-    /// A job has left its pack. If the first one has, the artifact takes the other for shared from then on.
-    fn part_with(&mut self, view: &View<'_>, pack: &Pack) {
-        let [first, later] = pack.jobs();
-        let has_devices = |job: JobId| view.job(job).placed().is_some();
-        if !self.common.settings.recovers_partners && !has_devices(first) && has_devices(later) {
-            self.common.unrecovered.insert(later);
         }
     }
 

@@ -31,8 +31,6 @@ pub(super) struct Settings {
     /// The wait after which a job holds up all others. `None` for no bound.
     pub(super) bound: Option<Nanos>,
     pub(super) backfill: Backfill,
-    /// Whether the second job of a pack may have a partner again after the first has ended.
-    pub(super) recovers_partners: bool,
 }
 
 /// The estimator of the time for which jobs run.
@@ -151,12 +149,6 @@ pub(super) const SETTINGS: &[Setting] = &[
         "off",
         "with on, a defect of the artifact, jobs that are known to outlive the profiler stage skip it and have their class at once",
     ),
-    Setting::new(
-        "partner-recovery",
-        Kind::ON_OFF,
-        "on",
-        "with off, a defect of the artifact, the other job of a pack is never joined again when the first has ended",
-    ),
 ];
 
 impl Settings {
@@ -180,7 +172,6 @@ impl Settings {
             pick: values.word("pick", &[("best", Pick::Best), ("first", Pick::First)]),
             bound: values.time_or_none("bound"),
             backfill: values.word("backfill", &backfill),
-            recovers_partners: values.is_on("partner-recovery"),
         }
     }
 }

@@ -146,14 +146,15 @@ impl Contender {
     }
 
     /// Whether restarts, with one more, take no more than their share of the time since the first start, and are no more than their
-    /// number, if there is one.
+    /// number, where there are such limits.
     fn restarts_are_few(&self, view: &View<'_>, settings: &Settings) -> bool {
         let account = &view.job(self.job).account;
         let since = view.now - account.first_start.unwrap_or(view.now);
         let is_young = settings.shield.is_none_or(|after| view.now - view.request(self.job).arrival < after);
         let is_few = settings.most_restarts.is_none_or(|most| account.starts <= most);
         let lost_s = f64::from(account.starts) * self.restart_s;
-        is_young && is_few && lost_s <= settings.restarts * Nanos::as_secs_f64(since)
+        let is_short = settings.restarts.is_none_or(|share| lost_s <= share * Nanos::as_secs_f64(since));
+        is_young && is_few && is_short
     }
 
     /// What it has at a level, on these nodes.

@@ -15,8 +15,8 @@
 //! * Of the nodes that have the devices, or whose jobs give them up, that with the least loss is taken (`floor.rs`), where the
 //!   paper goes through the nodes by their free devices. A job has part of one node, or whole nodes.
 //! * Cores follow the devices (`cores.rs`): they matter only to a plan that offloads the optimizer.
-//! * The restarts of a job, with the next one, take at most `restarts` (3 %) of the time since its first start. The value is
-//!   that of third-party notes on the paper, and not confirmed. The guarantee and the start of another job go before this bound.
+//! * `restarts=3%` bounds the part of the time since its first start that a job may lose by restarts, with the next one. There is no bound
+//!   by default, because no publication confirms one. The guarantee and the start of another job go before this bound.
 //! * Rounds are held when jobs arrive, end or settle, and at least `every` 60 s while jobs run.
 //! * `only=plans` (the devices that a job asks for), `only=resources` (its plan, with another degree of data parallelism) and
 //!   `only=nothing` are the paper's ablations Rubick-E, -R and -N, as far as their names explain them.

@@ -14,8 +14,8 @@ pub(super) struct Settings {
     /// The longest interval between rounds.
     pub(super) every: Nanos,
     pub(super) freedom: Freedom,
-    /// The share of the time since its first start that a job may lose by restarts.
-    pub(super) restarts: f64,
+    /// The share of the time since its first start that a job may lose by restarts. `None` for any.
+    pub(super) restarts: Option<f64>,
     /// A job keeps its guarantee if this many times its speed is that of what it asks for.
     pub(super) slack: f64,
     /// The largest number of restarts of a job.
@@ -53,10 +53,12 @@ pub(super) const SETTINGS: &[Setting] = &[
     Setting::new(
         "restarts",
         Kind::Percent,
-        "3%",
+        "any",
         "the share of the time since its first start that a job may lose by restarts, except for the guarantee and the start of \
          another job",
-    ),
+    )
+    .or("any")
+    .such_as("3%"),
     Setting::new(
         "pack",
         Kind::ON_OFF,
@@ -117,7 +119,7 @@ impl Settings {
         Settings {
             every: values.time("every"),
             freedom: Freedom { plans, resources, quantile: values.number("risk") },
-            restarts: values.number("restarts"),
+            restarts: values.number_or_none("restarts"),
             slack: values.number("slack"),
             most_restarts: values.number_or_none("most-restarts").map(|most| most as u32),
             shield: values.time_or_none("shield"),

@@ -164,9 +164,9 @@ fn free_devices_come_first_unless_sharing_does() {
     assert_eq!(world.starts("lucid:sharing=on:share-first=on", &jobs), [(0, 0, vec![0]), (1, 1, vec![0])]);
 }
 
-/// The first ends at 100 s or so. The second, which goes on, is then joined by the third, unless its partner is not recovered.
+/// The first ends at 100 s or so. The second, which goes on, is then joined by the third.
 #[test]
-fn who_is_left_alone_is_joined_again_unless_partners_are_not_recovered() {
+fn who_is_left_alone_is_joined_again() {
     let jobs = [
         of_class(TINY, job(0, (0, 1, 100))),
         of_class(TINY, job(1, (1, 1, 400))),
@@ -175,13 +175,9 @@ fn who_is_left_alone_is_joined_again_unless_partners_are_not_recovered() {
     let world = World::node(1);
     // The first does 1 s alone, and the other 99 s of its work take 118.8 s.
     assert_eq!(world.starts("lucid:sharing=on", &jobs)[2], (119, 2, vec![0]));
-    let (turns, ends) = world.run("lucid:sharing=on:partner-recovery=off", &jobs);
-    assert_eq!(starts(&turns)[2], (ends[1] as u64, 2, vec![0]));
-    // If the second ends first, the first one is recovered in any case.
+    // So is the first, if the second ends before it.
     let jobs = [jobs[0].clone(), of_class(TINY, job(1, (1, 1, 10))), jobs[2].clone()];
-    for policy in ["lucid:sharing=on", "lucid:sharing=on:partner-recovery=off"] {
-        assert_eq!(world.starts(policy, &jobs)[2], (13, 2, vec![0]), "{policy}");
-    }
+    assert_eq!(world.starts("lucid:sharing=on", &jobs)[2], (13, 2, vec![0]));
 }
 
 /// Undoing a pack would lose the work of one of them.
