@@ -145,7 +145,6 @@ fn job(
             min_devices: row.min_devices,
             max_devices: row.max_devices,
             steps_regex,
-            is_one_step: false,
             class: row.class,
             priority: row.priority,
             weight: row.weight.unwrap_or(1),

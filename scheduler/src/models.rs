@@ -1,9 +1,6 @@
 //! The models of a run: the truth of its simulation, and what its policy believes.
 
-use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use engine::topology::Topology;
@@ -28,8 +25,6 @@ pub struct Models {
     pub drift: HostDrift,
     /// The starts of jobs in the tables that the truth was measured in.
     pub startups: Startups,
-    /// The programs that the truth knows as one step each.
-    pub programs_without_steps: BTreeSet<String>,
 }
 
 /// The tables and fitted models of a run.
@@ -76,7 +71,6 @@ impl Models {
             belief: Layers { error, ..layers(belief) },
             drift: truth.table.host_drift(),
             startups: truth.table.startups().clone(),
-            programs_without_steps: truth.table.programs_without_steps().map(str::to_owned).collect(),
             truth: layers(truth).build(),
         })
     }

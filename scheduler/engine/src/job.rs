@@ -59,8 +59,6 @@ pub struct SharedRequest {
     pub max_devices: Option<u32>,
     /// The regular expression that finds the steps of a command in its output.
     pub steps_regex: Option<String>,
-    /// Whether the program as a whole counts as a step, of which a table has the time. It has no number of steps then.
-    pub is_one_step: bool,
     /// The reason why the job takes no checkpoint and loses all its steps when it is stopped. `None` for a job that takes them.
     pub takes_no_checkpoint: Option<&'static str>,
     pub pausing: Pausing,
@@ -80,13 +78,6 @@ pub struct SharedRequest {
     pub learning_rate: Option<f64>,
     /// The losses that the job reports in a simulation. `None` if it reports none.
     pub loss_curve: Option<LossCurve>,
-}
-
-impl JobRequest {
-    /// The number of steps that make its length. `None` for a program of unknown length, which runs until it ends.
-    pub fn steps_in_all(&self) -> Option<u64> {
-        self.steps.or(self.is_one_step.then_some(1))
-    }
 }
 
 impl Deref for JobRequest {

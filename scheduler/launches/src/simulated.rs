@@ -154,10 +154,9 @@ impl<'a> SimulatedLauncher<'a> {
                 asked.arrival < LONGEST,
                 "job '{name}': it arrives after more than 100 simulated years; check its arrival"
             );
-            if asked.steps_in_all().is_none() {
+            if asked.steps.is_none() {
                 bail!(
-                    "job '{name}': its length is not known; add columns 'steps' and 'step_ns' to its trace, or name a table in \
-                     which a program without steps was measured to its end"
+                    "job '{name}': its length is not known; add columns 'steps' and 'step_ns' to its trace"
                 );
             }
             let first = StartRequest {

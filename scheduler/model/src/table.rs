@@ -44,9 +44,6 @@ pub struct Table {
     minds_neighbours: bool,
     device_types: BTreeSet<String>,
     startups: Startups,
-    /// The workloads that were measured alone without steps, and those that were measured with steps.
-    without_steps: BTreeSet<String>,
-    with_steps: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -106,9 +103,6 @@ impl Table {
             if let Some(took) = row.startup_ns {
                 self.startups.add(workload, (global_batch, plan), devices, Nanos(took));
             }
-            let measured =
-                if row.step_ns_median.is_some() { &mut self.with_steps } else { &mut self.without_steps };
-            measured.insert(workload.to_owned());
             self.alone.entry(workload.to_owned()).or_default().push(Alone {
                 of,
                 began,
@@ -136,11 +130,6 @@ impl Table {
             let slowdowns = self.slowdowns.entry(workload.to_owned()).or_default();
             slowdowns.push(Slowdown { of, company, factor, warnings: row.warnings.clone() });
         }
-    }
-
-    /// The programs that were measured without steps alone, each of which counts as one step.
-    pub fn programs_without_steps(&self) -> impl Iterator<Item = &str> {
-        self.without_steps.difference(&self.with_steps).map(String::as_str)
     }
 
     /// Types of the devices in all rows.

@@ -62,7 +62,7 @@ impl Themis {
     fn rho(&self, view: &View<'_>, job: JobId) -> Option<(f64, f64)> {
         let asked = view.request(job);
         let step_s = belief::step(view, job)?.step_ns / 1e9;
-        let alone_s = asked.steps_in_all()? as f64 * step_s;
+        let alone_s = asked.steps? as f64 * step_s;
         let left_s = steps_left(view, job, 1.0 / step_s) * step_s;
         let age_s = view.now.saturating_sub(asked.arrival).as_secs_f64();
         let jobs = match age_s > 0.0 {

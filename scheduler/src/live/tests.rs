@@ -43,7 +43,6 @@ fn asked(id: u32, steps: Option<u64>) -> JobRequest {
             min_devices: None,
             max_devices: None,
             steps_regex: None,
-            is_one_step: false,
             takes_no_checkpoint: Some("it is a command"),
             pausing: Pausing::HoldsMemory,
             user: String::new(),

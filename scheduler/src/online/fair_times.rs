@@ -41,7 +41,7 @@ impl<'a> FairTimes<'a> {
         let asked = &inputs.asked[row.job.0 as usize];
         let kind = (asked.kind(), &*asked.virtual_cluster);
         let &mut (step_ns, count) = self.alone.entry(kind).or_insert_with(|| inputs.alone(asked));
-        let alone = asked.steps_in_all().zip(step_ns).map(|(steps, step_ns)| steps as f64 * step_ns);
+        let alone = asked.steps.zip(step_ns).map(|(steps, step_ns)| steps as f64 * step_ns);
         row.alone_ns = alone.map(|ns| ns.round() as u64);
         row.fair_ns = inputs.part(asked).and_then(|part| self.present.fair_ns(&row, Devices { part, count }));
         row

@@ -25,11 +25,6 @@ const TRAIN: &str = "sleep 0.7; for i in 1 2 3 4 5 6 7 8 9 10 11 12; do echo ste
 
 /// A table in which `sh train.sh` takes 13 s to start, and 100 ms for a step. The user has named the program, and given it a batch.
 fn with_table(door: &Door) {
-    with_row(door, |row| Summary { step_ns_median: Some(SECOND / 10), startup_ns: Some(13 * SECOND), ..row });
-}
-
-/// A table with `sh train.sh` alone.
-fn with_row(door: &Door, measured: impl Fn(Summary) -> Summary) {
     sim::measured(door, "t");
     let run = RunDir::open(&door.path("t")).expect("it is a run");
     let mut manifest = run.manifest().expect("it reads");
@@ -53,9 +48,11 @@ fn with_row(door: &Door, measured: impl Fn(Summary) -> Summary) {
         plan: None,
         global_batch: Some(16),
         samples_per_s: None,
+        step_ns_median: Some(SECOND / 10),
+        startup_ns: Some(13 * SECOND),
         ..rows[0].clone()
     };
-    rows.push(measured(program));
+    rows.push(program);
     rows::write(&run.summary_path(), &rows).expect("it is written");
 }
 
@@ -63,32 +60,6 @@ fn simulated(door: &Door, arguments: &str) -> Vec<Outcome> {
     let _ = std::fs::remove_dir_all(door.path("s"));
     door.exits(0, &format!("sim {arguments} --cluster 1x1 --table t --out s"));
     rows::read(&RunDir::open(&door.path("s")).expect("it is a run").outcomes_path()).expect("it reads")
-}
-
-#[test]
-fn the_duration_of_a_program_without_steps_is_its_length() {
-    let door = crate::door();
-    with_row(&door, |row| Summary {
-        step_ns_median: None,
-        step_ns_mean: None,
-        startup_ns: None,
-        wall_ns: Some(90 * SECOND),
-        ..row
-    });
-    door.write("t.csv", &format!("{HEADER}program,0,,sh train.sh,,\nworkload,0,lstm@b8@dp1,,20,\n"));
-    // Its duration contains its start. The other job takes 5 s to start, and 2 s.
-    for (policy, ends) in [("fifo", [90, 97]), ("sjf", [97, 7]), ("srtf", [97, 7])] {
-        let outcomes = simulated(&door, &format!("t.csv --policy {policy} --switch-cost 1s --start-cost 5s"));
-        let found: Vec<Option<u64>> = outcomes.iter().map(|row| row.end_ns.map(|ns| ns / SECOND)).collect();
-        assert_eq!(found, ends.map(Some), "{policy}");
-        assert_eq!(outcomes[0].starting_ns, Some(0), "{policy}");
-    }
-    // Where its steps were measured, the number of them is missing.
-    let door = crate::door();
-    with_table(&door);
-    door.write("t.csv", &format!("{HEADER}program,0,,sh train.sh,,\n"));
-    let said = door.exits(2, "sim t.csv --policy fifo --switch-cost 1s --cluster 1x1 --table t --out q");
-    assert!(said.err.contains("job 'program': its length is not known"), "{}", said.err);
 }
 
 #[test]

@@ -298,7 +298,6 @@ fn asked(jobs: &[Wanted]) -> Vec<JobRequest> {
             min_devices: None,
             max_devices: None,
             steps_regex: None,
-            is_one_step: false,
             takes_no_checkpoint: match wanted {
                 Wanted::Training(..) => None,
                 Wanted::Command(_) => Some("it is a command"),

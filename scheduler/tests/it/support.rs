@@ -37,7 +37,6 @@ pub(crate) fn asked(id: u32, arrival: u64, devices: u32, steps: u64, step_ns: u6
             min_devices: None,
             max_devices: None,
             steps_regex: None,
-            is_one_step: false,
             takes_no_checkpoint: None,
             pausing: Pausing::FreesMemory,
             user: String::new(),

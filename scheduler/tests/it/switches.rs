@@ -343,7 +343,6 @@ fn a_calibration_has_all_that_a_simulation_asks_for() {
     let message = "job 'job-0': the cost to start gpt2 was not measured; calibrate with it, or name a cost with --switch-cost";
     assert_eq!(refused(&jobs).as_deref(), Some(message));
     jobs[0].steps = None;
-    let message = "job 'job-0': its length is not known; add columns 'steps' and 'step_ns' to its trace, or name a table in which a program without \
-         steps was measured to its end";
+    let message = "job 'job-0': its length is not known; add columns 'steps' and 'step_ns' to its trace";
     assert_eq!(refused(&jobs).as_deref(), Some(message));
 }

@@ -24,11 +24,7 @@ impl SimulatedLauncher<'_> {
         let cost = if launch.saved.is_some() { Cost::Restart } else { Cost::Start };
         let Settings { seed, noise, .. } = self.settings;
         launch.speed = (noise * normal(&mut numbers(seed, Draw::Speed, id.0, start.number))).exp();
-        let takes = match self.asked[id.0 as usize].is_one_step {
-            // The time of the program as a whole contains its start.
-            true => Nanos::ZERO,
-            false => self.cost(id, cost)?,
-        };
+        let takes = self.cost(id, cost)?;
         let takes = self.ordered(id, Settled::Running).unwrap_or(takes);
         for device in &start.devices {
             self.devices[device.0 as usize].has.push(id);

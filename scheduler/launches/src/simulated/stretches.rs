@@ -70,7 +70,7 @@ impl SimulatedLauncher<'_> {
 
     /// Plans the end of the steps that are left, or the boundary at which it leaves.
     pub(super) fn plan_goal(&mut self, id: JobId) {
-        let all = self.asked[id.0 as usize].steps_in_all().unwrap_or_default();
+        let all = self.asked[id.0 as usize].steps.unwrap_or_default();
         let now = self.now;
         let launch = &mut self.launches[id];
         launch.number += 1;

@@ -29,7 +29,7 @@ impl Length {
 
     /// The length of a job: the number of its steps times the time of a step alone.
     pub(crate) fn of(view: &View<'_>, job: JobId) -> Length {
-        let length = view.request(job).steps_in_all().zip(step(view, job));
+        let length = view.request(job).steps.zip(step(view, job));
         length.map_or(Length::UNKNOWN, |(steps, step)| Length::of_steps(steps, step))
     }
 

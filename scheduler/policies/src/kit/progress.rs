@@ -28,7 +28,7 @@ impl Progress {
                 belief::step_placed(view, job, placed).map(|step| step.step_ns / placed.share.get());
             predicted.or_else(|| Some(state.measured?.step_ns)).filter(|step_ns| *step_ns > 0.0)
         });
-        let (runs, total) = (running.is_some(), view.request(job).steps_in_all());
+        let (runs, total) = (running.is_some(), view.request(job).steps);
         Progress { steps: state.steps, at: state.steps_at, total, runs, step_ns }
     }
 

@@ -137,7 +137,7 @@ pub(crate) fn on_nodes(view: &View<'_>, placed: &Placed) -> Vec<(NodeId, u32)> {
 /// The number of steps that a job still has to do, if it goes on at this rate since its last report. Infinite for a job that runs
 /// until it ends.
 pub(crate) fn steps_left(view: &View<'_>, job: JobId, rate: f64) -> f64 {
-    let Some(steps) = view.request(job).steps_in_all() else { return f64::INFINITY };
+    let Some(steps) = view.request(job).steps else { return f64::INFINITY };
     let state = view.job(job);
     let since = match state.placed() {
         Some(placed) if placed.phase == Phase::Running => (view.now - state.steps_at).as_secs_f64(),

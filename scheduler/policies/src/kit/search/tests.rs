@@ -40,7 +40,6 @@ fn member(id: u32, floor: f64, steps: u64) -> JobRequest {
             min_devices: None,
             max_devices: None,
             steps_regex: None,
-            is_one_step: false,
             takes_no_checkpoint: None,
             pausing: Pausing::FreesMemory,
             user: String::new(),
