@@ -110,6 +110,23 @@ def train(rank, ranks, store):
 @unittest.skipUnless(os.environ.get("TANDEM_SLOW") == "1", "slow: set TANDEM_SLOW=1")
 @unittest.skipUnless(PYTHON, "pytorch: neither this Python nor .venv-parity has it")
 class TorchTest(unittest.TestCase):
+    def test_compiled_code_calls_backward_and_says_nothing_of_the_hook(self):
+        program = BEGINNING + """
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def step():
+    loss().backward()
+compiled = torch.compile(step, backend="eager")
+for _ in range(8):
+    optimizer.zero_grad()
+    compiled()
+    optimizer.step()
+"""
+        with Launch(python=PYTHON, fake=False) as launch:
+            ended = launch.run(program)
+            self.assertEqual((ended.returncode, ended.stdout, ended.stderr), (0, "", ""))
+            self.assertEqual(len(launch.steps()), 7)
+            self.assertGreater(launch.steps()[-1]["phases"]["backward_ns"], 0)
+
     def test_steps_are_what_they_are(self):
         version = version_of_torch(PYTHON)
         for what, program in PROGRAMS.items():

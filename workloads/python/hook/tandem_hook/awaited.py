@@ -15,6 +15,7 @@ AWAITED = {
     "torch.cuda.graphs": "watch_graphs",
     "torch.autograd": "watch_backward",
     "torch.utils.data.dataloader": "watch_loader",
+    "torch._dynamo.eval_frame": "watch_compiler",
 }
 """For each module, the function of `hook` that is called when it is loaded."""
 

@@ -10,9 +10,9 @@ NAP_S = 0.0002
 class HostClock:
     timing = b"hook"
 
-    def __init__(self, times):
-        """`times` are those of the parts of a step."""
-        self._times = times
+    def __init__(self, threads):
+        """`threads` have the times of the parts of a step."""
+        self._threads = threads
         self.restart()
 
     def is_idle(self) -> bool:
@@ -22,7 +22,7 @@ class HostClock:
     def restart(self) -> None:
         """Begins a step now."""
         self._boundary_ns = time.monotonic_ns()
-        self._times.restart()
+        self._threads.times.restart(self._boundary_ns)
         self._ended = []
         self._marks = []
 
@@ -39,12 +39,12 @@ class HostClock:
         spans = enumerate(zip(marks, marks[1:]), index)
         self._ended += [(index, end_ns, end_ns - begin_ns, None) for index, (begin_ns, end_ns) in spans]
         self._boundary_ns = marks[-1]
-        self._times.restart()
+        self._threads.times.restart(self._boundary_ns)
         return len(marks) - 1
 
     def end_step(self, index: int) -> None:
-        now_ns = time.monotonic_ns()
-        self._ended.append((index, now_ns, now_ns - self._boundary_ns, self._times.take()))
+        now_ns, begun_ns = time.monotonic_ns(), self._boundary_ns
+        self._ended.append((index, now_ns, now_ns - begun_ns, self._threads.times.take(begun_ns, now_ns)))
         self._boundary_ns = now_ns
 
     def completed(self) -> list:

@@ -1,5 +1,5 @@
-"""The functions that PyTorch calls before and after every optimizer step. They catch every exception of the hook, and none
-of a signal handler of the program."""
+"""The functions that PyTorch calls before and after every optimizer step, and those that are put around others of its functions. The
+former catch every exception of the hook, and none of a signal handler of the program."""
 
 import functools
 import os
@@ -10,12 +10,12 @@ from tandem_hook.calls import Calls
 from tandem_hook.ending import is_of_program
 from tandem_hook.graphs import Graphs
 from tandem_hook.job import Job
-from tandem_hook.phases import BACKWARD, DATA, Times, timed
+from tandem_hook.phases import BACKWARD, DATA, Threads, timed
 
 _calls = Calls()
 _graphs = Graphs()
-_times = Times()
-_job = Job(_times)
+_threads = Threads()
+_job = Job(_threads)
 
 
 def watch_optimizers(module) -> None:
@@ -52,19 +52,24 @@ def watch_graphs(module) -> None:
 
 def watch_backward(module) -> None:
     """`Tensor.backward` calls this function of the module, too."""
-    module.backward = timed(module.backward, BACKWARD, lambda: _times)
+    module.backward = timed(module.backward, BACKWARD, lambda: _threads.times)
 
 
 def watch_loader(module) -> None:
     base = module._BaseDataLoaderIter
-    base.__next__ = timed(base.__next__, DATA, lambda: _times)
+    base.__next__ = timed(base.__next__, DATA, lambda: _threads.times)
+
+
+def watch_compiler(module) -> None:
+    """torch.compile would compile the function around `backward`, which has tensors among its arguments, and warn of its clock."""
+    module.skip_code(timed(before, BACKWARD, before).__code__)
 
 
 def before(optimizer, arguments, keywords) -> None:
     try:
         _calls.begin()
         if _calls.depth == 1:
-            _times.begin_optimizer()
+            _threads.times.begin_optimizer()
     except BaseException as error:
         if is_of_program(error):
             raise
@@ -75,7 +80,7 @@ def after(optimizer, arguments, keywords) -> None:
         # The frame is that of PyTorch's wrapper around `step`.
         is_outermost = _calls.end(sys._getframe(1))
         if is_outermost:
-            _times.end_optimizer()
+            _threads.times.end_optimizer()
     except BaseException as error:
         if is_of_program(error):
             raise
@@ -106,10 +111,10 @@ def ended(optimizer) -> None:
 
 def forget() -> None:
     """Resets the state in a forked child, most of which train nothing."""
-    global _calls, _times, _job
+    global _calls, _threads, _job
     try:
         _job.abandon()
-        _calls, _times = Calls(), Times()
-        _job = Job(_times)
+        _calls, _threads = Calls(), Threads()
+        _job = Job(_threads)
     except Exception:  # Python would print it.
         pass

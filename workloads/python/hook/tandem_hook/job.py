@@ -30,9 +30,9 @@ class Job:
     because its beginning is unknown.
     """
 
-    def __init__(self, times):
-        """`times` are those of the parts of a step."""
-        self._times = times
+    def __init__(self, threads):
+        """`threads` have the times of the parts of a step."""
+        self._threads = threads
         self._boundaries = Boundaries()
         self._is_silent = False
         self._events = None
@@ -155,7 +155,7 @@ class Job:
             return
         self._say_hello()
         atexit.register(self._guarded, self._finish)
-        self._clock = HostClock(self._times) if self._device is None else DeviceClock(sys.modules["torch"].cuda, self._device)
+        self._clock = HostClock(self._threads) if self._device is None else DeviceClock(sys.modules["torch"].cuda, self._device)
         self._issued = 1
 
     def _waits_for_device(self) -> bool:
