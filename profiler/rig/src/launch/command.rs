@@ -15,7 +15,7 @@ use schema::{
     wire::{TANDEM_CONTROL, TANDEM_EVENTS, TANDEM_SPEC},
 };
 
-use super::{beside::Beside, elsewhere, hook, launchers, surroundings::FilledSurroundings, words};
+use super::{beside::Beside, elsewhere, hook, launchers, preload, surroundings::FilledSurroundings, words};
 use crate::{
     device::{DeviceError, uuid},
     leash::RankCommand,
@@ -71,7 +71,7 @@ pub(super) fn of_rank(
     // The path is absolute, because a program may change its directory.
     let file = |path: &Path| absolute(path).map(OsString::from);
     let mut removed = removed_from_environment();
-    let surroundings = FilledSurroundings::for_launch(run, spec)?;
+    let mut surroundings = FilledSurroundings::for_launch(run, spec)?;
     if spec.program.speaks() {
         environment.extend(threads(spec.threads));
         environment.extend([
@@ -88,10 +88,11 @@ pub(super) fn of_rank(
         if spec.steps_regex.is_none() {
             let folder = absolute(run.hook_path(launch))?;
             // On other hosts and in containers the library may be missing, of which the dynamic linker would complain.
-            let is_here =
-                matches!(&spec.program, Program::Command(argv) if elsewhere::starter(argv).is_none());
-            environment.extend(hook::environment(&folder, |name| surroundings.variable(name), is_here)?);
+            if matches!(&spec.program, Program::Command(argv) if elsewhere::starter(argv).is_none()) {
+                preload::add_to(&mut surroundings.environment, &folder);
+            }
             environment.extend([
+                hook::environment(&folder, surroundings.variable(hook::PYTHONPATH))?,
                 (TANDEM_EVENTS, file(&run.events_path(launch, rank))?),
                 (TANDEM_CONTROL, file(&run.control_path(launch))?),
             ]);

@@ -3,7 +3,19 @@
 use std::path::Path;
 
 /// Their names.
-const STARTERS: [&str; 8] = ["srun", "mpirun", "mpiexec", "ssh", "docker", "podman", "kubectl", "flux"];
+const STARTERS: [&str; 11] = [
+    "srun",
+    "mpirun",
+    "mpiexec",
+    "ssh",
+    "docker",
+    "podman",
+    "kubectl",
+    "flux",
+    "singularity",
+    "apptainer",
+    "enroot",
+];
 
 /// The one that begins a command.
 pub(super) fn starter(argv: &[String]) -> Option<&str> {

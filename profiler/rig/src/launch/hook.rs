@@ -15,7 +15,7 @@ use std::{
 use super::{preload, remains::remove_if};
 
 /// The variable with Python's module path, which the hook is put at the beginning of.
-const PYTHONPATH: &str = "PYTHONPATH";
+pub(super) const PYTHONPATH: &str = "PYTHONPATH";
 
 /// The files of the hook by name, with their contents.
 macro_rules! hook_files {
@@ -102,32 +102,23 @@ fn remove_empty(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// The environment that makes Python load the hook in `folder`, an absolute path. `own` gives the variables that the program is to have; all
-/// others are those of this process. With `keeps_path`, Python also loads the hook after the program has changed `PYTHONPATH`.
+/// The variable that makes Python load the hook in `folder`, an absolute path, before modules of `chosen` or, without it, of the module
+/// path of this process.
 ///
 /// # Errors
 /// The path cannot be part of `PYTHONPATH`.
-pub(super) fn environment(
-    folder: &Path,
-    own: impl Fn(&str) -> Option<OsString>,
-    keeps_path: bool,
-) -> io::Result<Vec<(&'static str, OsString)>> {
-    if folder.as_os_str().as_encoded_bytes().contains(&b':') {
+pub(super) fn environment(folder: &Path, chosen: Option<OsString>) -> io::Result<(&'static str, OsString)> {
+    let mut path = folder.as_os_str().to_owned();
+    if path.as_encoded_bytes().contains(&b':') {
         let message =
             format!("{}: Python ends a path at a colon; name another directory with --out", folder.display());
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
-    let users = |name| own(name).or_else(|| env::var_os(name)).filter(|value| !value.is_empty());
-    let mut path = folder.as_os_str().to_owned();
-    if let Some(rest) = users(PYTHONPATH) {
+    if let Some(rest) = chosen.or_else(|| env::var_os(PYTHONPATH)).filter(|rest| !rest.is_empty()) {
         path.push(":");
         path.push(rest);
     }
-    let mut environment = vec![(PYTHONPATH, path)];
-    if keeps_path {
-        environment.extend(preload::variables(folder, users(preload::LD_PRELOAD)));
-    }
-    Ok(environment)
+    Ok((PYTHONPATH, path))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Looks for PyTorch in the processes of a program that has not told the step hook of it.
 //!
-//! A program may lose the hook: a script sets `PYTHONPATH` anew, or Python runs with `-E`, `-I` or `-S`. Its steps are then not
+//! A program may lose the hook: Python runs with `-E`, `-I` or `-S`, or in an emptied environment. Its steps are then not
 //! seen, and nothing but the libraries that it maps shows that it trains with PyTorch.
 
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Programs of which not all is seen, and what their rows say.
 
-use std::fs;
+use std::{fs, process::Command};
 
 use front_door::executable;
 use record::rows::{ErrorKind, Measurement, Status, Warning};
@@ -73,6 +73,26 @@ fn the_libraries_that_a_program_is_to_preload_stay() {
     );
     let out = fs::read_to_string(door.run("r").stdout_path(&row(&door).launch, 0)).unwrap();
     assert!(out.contains("preloaded libm.so.6:/") && out.contains("/keep_hook.so"), "{out}");
+}
+
+/// The library of a sanitizer wants to be the first that is loaded.
+#[test]
+fn a_program_with_a_sanitizer_starts_and_keeps_its_options() {
+    let door = crate::door();
+    fs::write(door.path("main.c"), "int main(void) { return 7; }\n").expect("it is ours");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-fsanitize=address", "main.c", "-o", "main"]).current_dir(door.path("."));
+    if !compiler.output().is_ok_and(|output| output.status.success()) {
+        schema::skips::skipped("asan", "the C compiler has no AddressSanitizer");
+        return;
+    }
+    let options = "single --device cpu:0 --repeats 1 --out r --env ASAN_OPTIONS=detect_leaks=0 --";
+    let said = exits(1, &door, options, &["sh", "-c", "echo $ASAN_OPTIONS; exec ./main"]);
+    let row = row(&door);
+    let end = door.run("r").launch_end(&row.launch).expect("it reads").expect("it has ended");
+    assert_eq!(end.ranks[0].exit_code, Some(7), "{}", said.err);
+    let out = fs::read_to_string(door.run("r").stdout_path(&row.launch, 0)).expect("it reads");
+    assert_eq!(out, "detect_leaks=0:verify_asan_link_order=0\n");
 }
 
 #[test]
