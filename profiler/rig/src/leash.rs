@@ -18,6 +18,7 @@
 mod children;
 mod frozen;
 mod handle;
+mod spared;
 
 use std::{
     ffi::{OsStr, OsString},
@@ -48,7 +49,7 @@ use rustix::{
 };
 use schema::{device::Device, units::Nanos};
 
-use self::{children::usage_of_children, frozen::Frozen};
+use self::{children::usage_of_children, frozen::Frozen, spared::Spared};
 use crate::{descriptors, limits, processes::descendants, slices};
 pub(crate) use handle::{LeashHandle, RankCommand, RankStatus, Reports};
 
@@ -164,10 +165,10 @@ fn lead(arguments: &[OsString]) -> anyhow::Result<()> {
         .map_or(Ok(()), join)
         .and_then(|()| slice.map_or(Ok(()), |ns| slices::take(Duration::from_nanos(ns))))
         .and_then(|()| start(stdout.as_ref(), device, (cwd, &variables), (program, arguments)));
-    let was_told = Arc::new(AtomicBool::new(false));
+    let (was_told, spared) = (Arc::new(AtomicBool::new(false)), Arc::new(Spared::default()));
     let started = started.and_then(|child| {
         let program = Pid::from_child(&child);
-        listen(harness.try_clone()?, program, was_told.clone()).or_else(|error| {
+        listen(harness.try_clone()?, program, was_told.clone(), spared.clone()).or_else(|error| {
             end_refused(child)?;
             Err(error)
         })?;
@@ -186,7 +187,7 @@ fn lead(arguments: &[OsString]) -> anyhow::Result<()> {
     end.wall_ns = Some((Nanos::monotonic_now() - began).0);
     if was_told.load(Ordering::SeqCst) {
         // A shell ends at once by SIGTERM, and its child may still save its work. The harness orders a kill after the grace period.
-        wait_for_leftovers()?;
+        wait_for_leftovers(&spared)?;
     }
     end_leftovers(&harness)?;
     let usage = usage_of_children()?;
@@ -270,9 +271,16 @@ pub fn die_with_us(command: &mut Command) {
 }
 
 /// Starts the thread that executes the orders of the harness.
-fn listen(orders: UnixStream, program: Pid, was_told: Arc<AtomicBool>) -> anyhow::Result<()> {
+fn listen(
+    orders: UnixStream,
+    program: Pid,
+    was_told: Arc<AtomicBool>,
+    spared: Arc<Spared>,
+) -> anyhow::Result<()> {
     let thread = thread::Builder::new().name("orders".into());
-    thread.spawn(move || obey(orders, program, &was_told)).context("cannot start a thread of the leash")?;
+    thread
+        .spawn(move || obey(orders, program, (&was_told, &spared)))
+        .context("cannot start a thread of the leash")?;
     Ok(())
 }
 
@@ -284,7 +292,7 @@ fn end_refused(mut child: Child) -> io::Result<()> {
 
 /// Executes the orders of the harness until the harness ends; never returns. Records whether the program was ordered to end
 /// before it ended by itself.
-fn obey(mut orders: UnixStream, program: Pid, was_told: &AtomicBool) {
+fn obey(mut orders: UnixStream, program: Pid, (was_told, spared): (&AtomicBool, &Spared)) {
     let root = getpid().as_raw_nonzero().get();
     let mut frozen = Frozen::default();
     let mut order = [KILL];
@@ -299,7 +307,8 @@ fn obey(mut orders: UnixStream, program: Pid, was_told: &AtomicBool) {
             continue;
         }
         if asked == 1 && order[0] == TERMINATE {
-            let all = descendants(root);
+            let mut all = descendants(root);
+            spared.take_from(&mut all);
             let program = all.iter().find(|process| process.pid == program.as_raw_nonzero().get());
             // The program could begin to exit between the check and the signal, so it is stopped first.
             if program.is_some_and(|program| program.stop()) {
@@ -344,8 +353,9 @@ fn rank_end(status: WaitStatus) -> RankEnd {
 }
 
 /// Reaps the processes that the program left behind, until the last of them has ended.
-fn wait_for_leftovers() -> io::Result<()> {
+fn wait_for_leftovers(spared: &Spared) -> io::Result<()> {
     loop {
+        spared.end_orphans();
         match rustix::process::wait(WaitOptions::empty()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(rustix::io::Errno::CHILD) => return Ok(()),

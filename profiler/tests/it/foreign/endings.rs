@@ -97,3 +97,62 @@ fn a_program_that_ignores_sigterm_is_killed_and_its_row_says_so() {
         events_of(&door, &row.launch, 0).iter().filter(|event| matches!(event, Event::Step(_))).count();
     assert!(steps > 2 * row.steps_used as usize, "it has trained in the grace period: {steps}, {row:?}");
 }
+
+/// Has a worker as a loader of batches has them: a child of Python's multiprocessing, which the program needs until it has saved. With
+/// `die` it does not handle SIGTERM.
+const WITH_WORKER: &str = "import multiprocessing, signal, sys
+def work(batches):
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    while True:
+        batches.put(1)
+told = False
+def handler(*_):
+    global told
+    told = True
+if __name__ == '__main__':
+    if sys.argv[2] == 'save':
+        signal.signal(signal.SIGTERM, handler)
+    context = multiprocessing.get_context(sys.argv[1])
+    batches = context.Queue(4)
+    worker = context.Process(target=work, args=(batches,), daemon=True)
+    worker.start()
+    while not told:
+        batches.get()
+        train(1)
+    worker.join(0.5)
+    open('saved', 'w').write(str(worker.is_alive()))";
+
+#[test]
+fn workers_of_a_program_are_there_until_it_has_saved() {
+    for (way, on_signal) in [("fork", "save"), ("spawn", "save"), ("fork", "die"), ("spawn", "die")] {
+        let Some(door) = with_program(WITH_WORKER) else { return };
+        let run = "single --device cpu:0 --repeats 1 --steps 40 --out r --";
+        exits(0, &door, run, &["python3", "train.py", way, on_signal]);
+        let row = row(&door);
+        assert_eq!((row.status, was_killed(&row)), (Status::Ok, false), "{way} {on_signal}: {row:?}");
+        let saved = std::fs::read_to_string(door.path("saved")).ok();
+        let expected = (on_signal == "save").then(|| "True".to_owned());
+        assert_eq!(saved, expected, "{way} {on_signal}");
+    }
+}
+
+#[test]
+fn a_forked_rank_is_told_to_end_with_its_parent() {
+    let ranks = "import signal
+rank = 0 if os.fork() else 1
+os.environ['RANK'] = str(rank)
+told = False
+def handler(*_):
+    global told
+    told = True
+signal.signal(signal.SIGTERM, handler)
+while not told:
+    train(1)
+open(f'saved-{rank}', 'w').close()
+if rank == 0:
+    os.wait()";
+    let Some(door) = with_program(ranks) else { return };
+    exits(0, &door, "single --device cpu:0 --repeats 1 --steps 40 --out r --", &["python3", "train.py"]);
+    assert!(!was_killed(&row(&door)));
+    assert!(["saved-0", "saved-1"].iter().all(|name| door.path(name).exists()));
+}
