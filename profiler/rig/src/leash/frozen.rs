@@ -28,9 +28,9 @@ impl Frozen {
         }
     }
 
-    /// Lets them go on.
+    /// Lets them go on, children before their parents, which may wait for children that stop.
     pub(super) fn thaw(&mut self) {
-        self.0.drain(..).for_each(|process| process.signal(Signal::CONT));
+        self.0.drain(..).rev().for_each(|process| process.signal(Signal::CONT));
     }
 }
 
@@ -52,7 +52,7 @@ mod tests {
         let mut frozen = Frozen::default();
         for _ in 0..2 {
             frozen.freeze_below(root);
-            assert_eq!(stopped(), 3);
+            wait_until("all stand still", || stopped() == 3);
             frozen.thaw();
             wait_until("two go on", || stopped() == 1);
         }

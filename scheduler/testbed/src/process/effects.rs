@@ -20,8 +20,8 @@ impl ProcessLauncher {
         match effect {
             Effect::Settled(now) => self.settled(member, now),
             Effect::Grant => self.supply(member),
-            Effect::Freeze => self.freeze(member),
-            Effect::Thaw => self.setup.rig.thaw(member),
+            Effect::Freeze => self.setup.rig.freeze(member),
+            Effect::Thaw => self.thaw(member),
             Effect::Pause => self.command(member, Command::Pause {}),
             Effect::Resume => self.command(member, Command::Resume {}),
             Effect::Save(number) => self.save(member, number),
@@ -38,11 +38,11 @@ impl ProcessLauncher {
         self.events.push_back(ClusterEvent::Settled { job: launch.job, now, steps: launch.work.steps() });
     }
 
-    fn freeze(&mut self, member: Member) {
+    fn thaw(&mut self, member: Member) {
         let Some(launch) = self.launches.get_mut(&member) else { return };
-        // The step in which it stands still has no duration of its own.
+        // The step in which it stood still has no duration of its own.
         launch.work.note_command();
-        self.setup.rig.freeze(member);
+        self.setup.rig.thaw(member);
     }
 
     fn command(&mut self, member: Member, command: Command) {
