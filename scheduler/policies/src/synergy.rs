@@ -159,7 +159,11 @@ impl Synergy {
 impl Policy for Synergy {
     fn decide(&mut self, view: &View<'_>) -> Decision {
         if !view.occupancy.counts_cpus() {
-            return self.queue.decide(view, |_| (), "first in the queue");
+            let why = match self.misfit {
+                Misfit::Blocks => "first in the queue",
+                Misfit::IsPassed => "first in the queue that fits",
+            };
+            return self.queue.decide(view, |_| (), why);
         }
         self.demands.refresh(view);
         self.roster.refresh(view);

@@ -46,10 +46,18 @@ impl Uses {
     /// What a run lacks, as a sentence. `None` if it lacks nothing. The view has all jobs of the run, none of which has arrived.
     pub(crate) fn lacking(self, view: &View<'_>, values: &Values) -> Option<String> {
         let jobs = || (0..view.asked.len() as u32).map(JobId);
+        let is_off = match self {
+            Uses::Packs | Uses::Classes => values.is_off("sharing"),
+            Uses::Suspends => values.is_off("slice"),
+            _ => false,
+        };
+        if is_off {
+            return None;
+        }
         match self {
             Uses::Lengths => {
                 let is_unknown = |job: &JobId| Length::of(view, *job) == Length::UNKNOWN;
-                let of = some_of(jobs().filter(is_unknown).count(), view, "job")?;
+                let of = some_of(jobs().filter(is_unknown).count(), view)?;
                 Some(format!("the length of {of} is not known; they come last, in order of arrival"))
             }
             Uses::History => view.known.history.is_empty().then(|| {
@@ -59,12 +67,12 @@ impl Uses {
                 let is_kept = |job: &JobId| view.request(*job).takes_no_checkpoint.is_some();
                 match jobs().filter(is_kept).count() {
                     all if all == view.asked.len() => Some("no job takes a checkpoint; it stops none".into()),
-                    kept => Some(format!("{} take no checkpoint; it never stops them", some_of(kept, view, "jobs")?)),
+                    kept => Some(format!("{} take no checkpoint; it never stops them", some_of(kept, view)?)),
                 }
             }
             Uses::Suspends => {
                 let is_kept = |job: &JobId| !can_suspend(view, *job);
-                let of = some_of(jobs().filter(is_kept).count(), view, "jobs")?;
+                let of = some_of(jobs().filter(is_kept).count(), view)?;
                 Some(format!("{of} cannot be suspended by {}; they take no turns", view.suspension))
             }
             Uses::Resizes => match jobs().any(|job| view.request(job).elastic) {
@@ -85,7 +93,10 @@ impl Uses {
                 .then(|| "no table says what a job uses alone; it packs none; name a run of `profile single` with --table".into()),
             Uses::BestEffort => (!jobs().any(|job| view.request(job).class == Class::BestEffort))
                 .then(|| "no job is best effort; jobs share no device".into()),
-            Uses::Cores => (!jobs().any(|job| knows_cores(view, job)))
+            Uses::Cores if !view.occupancy.counts_cpus() => {
+                Some("cores are not counted; it chooses none for a job".into())
+            }
+            Uses::Cores => (!jobs().any(knows_cores(view)))
                 .then(|| "no table has the times of a job by numbers of cores; jobs get the cores that they ask for".into()),
             Uses::DeviceTypes => (view.topology.by_type().len() < 2)
                 .then(|| "all devices are of one type; it only divides time among jobs".into()),
@@ -93,10 +104,9 @@ impl Uses {
     }
 }
 
-/// "2 of 6 jobs". `None` for none of them.
-fn some_of(count: usize, view: &View<'_>, what: &str) -> Option<String> {
-    let what = if what == "job" && view.asked.len() > 1 { "jobs" } else { what };
-    (count > 0).then(|| format!("{count} of {} {what}", view.asked.len()))
+/// The text `2 of 6 jobs`. `None` for none of them.
+fn some_of(count: usize, view: &View<'_>) -> Option<String> {
+    (count > 0).then(|| format!("{count} of {} jobs", view.asked.len()))
 }
 
 /// A round that takes longer than the mean job, of those whose length is known.
@@ -124,11 +134,17 @@ fn knows_another_plan<'a>(view: &'a View<'a>) -> impl FnMut(JobId) -> bool + 'a 
     }
 }
 
-/// Whether the time of a step of a job is known with two numbers of cores.
-fn knows_cores(view: &View<'_>, job: JobId) -> bool {
-    view.topology.nodes_for(&view.request(job).virtual_cluster).any(|node| {
-        let most = u16::try_from(node.facts.cpus.unwrap_or_default()).unwrap_or(u16::MAX);
-        let known = |cpus: &u16| belief::step_with(view, job, node, *cpus).is_some();
-        (1..=most).filter(known).nth(1).is_some()
-    })
+/// Whether the time of a step of a job is known with two numbers of cores. Jobs of a kind are looked at once.
+fn knows_cores<'a>(view: &'a View<'a>) -> impl FnMut(JobId) -> bool + 'a {
+    let mut seen = HashSet::new();
+    move |job| {
+        let asked = view.request(job);
+        let largest = view.topology.nodes_for(&asked.virtual_cluster).max_by_key(|node| node.facts.cpus);
+        seen.insert((asked.kind(), &*asked.virtual_cluster))
+            && largest.is_some_and(|node| {
+                let most = u16::try_from(node.facts.cpus.unwrap_or_default()).unwrap_or(u16::MAX);
+                let known = |cpus: &u16| belief::step_with(view, job, node, *cpus).is_some();
+                (1..=most).filter(known).nth(1).is_some()
+            })
+    }
 }

@@ -13,8 +13,7 @@ const NO_HISTORY: &str =
 const NO_CLASS: &str = "the class of no job is known; it packs none; fit a model with `sched fit --interference` and name it with --model";
 const NO_USE: &str =
     "no table says what a job uses alone; it packs none; name a run of `profile single` with --table";
-const NO_CORES: &str =
-    "no table has the times of a job by numbers of cores; jobs get the cores that they ask for";
+const NO_CORES: &str = "cores are not counted; it chooses none for a job";
 const ONE_TYPE: &str = "all devices are of one type; it only divides time among jobs";
 
 /// What each policy lacks in a simulation, and what the terminal shows of it.
@@ -77,6 +76,11 @@ fn commands_of_twenty_seconds_leave_policies_little_to_decide() {
     }
     let apart = lacking(&door, "packing-fifo", "--cluster 1x1 --switch-cost 1s --jobs-per-device 1");
     assert_eq!(apart[0].1, ["a device has at most one job (--jobs-per-device 1); it packs none"]);
+    for off in ["gandiva:slice=off:pack=off:migrate=off:grow=off", "lucid:sharing=off"] {
+        let found = lacking(&door, off, "--cluster 1x1 --switch-cost 1s --suspend checkpoint");
+        let of_others = [INELASTIC, NO_HISTORY];
+        assert!(found[0].1.iter().all(|sentence| of_others.contains(&&**sentence)), "{off}: {found:?}");
+    }
     let stopped = lacking(&door, "gandiva", "--cluster 1x1 --switch-cost 1s --suspend checkpoint");
     assert_eq!(
         stopped[0].1,

@@ -108,6 +108,11 @@ impl Values {
         meaning.unwrap_or_else(|| panic!("'{key}={word}' has no meaning")).1
     }
 
+    /// Whether the policy has this setting, and it is `off`.
+    pub(crate) fn is_off(&self, key: &str) -> bool {
+        self.0.iter().any(|slot| slot.key == key && slot.value == Value::Word("off"))
+    }
+
     pub(crate) fn is_on(&self, key: &str) -> bool {
         self.word(key, &[("on", true), ("off", false)])
     }
