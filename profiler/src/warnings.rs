@@ -85,8 +85,12 @@ fn remedy(warning: Warning) -> &'static str {
             "the slowdown may come from the host: measure fewer ranks or jobs together, or give each job on GPUs fewer \
              cores with --cpus-per-job"
         }
-        Warning::FewSteps => "measure for longer with --seconds, or count with --steps",
-        Warning::NotSteady => "measure for longer with --seconds; trace.json shows what the steps did",
+        Warning::FewSteps => {
+            "measure for longer with --seconds, or count with --steps; a program that ended by itself has to train for longer"
+        }
+        Warning::NotSteady => {
+            "measure for longer with --seconds, or let a program that ended by itself train for longer; trace.json shows what the steps did"
+        }
         Warning::SlowedDown => {
             "look in trace.json for when it turned slow: a queue that filled up, a clock that went down or another program; \
              measure for longer with --seconds to see whether it stays slow"
@@ -139,8 +143,8 @@ fn remedy(warning: Warning) -> &'static str {
             "what it had not saved is lost: make it end on SIGTERM, or leave out --seconds and --steps so that it ends by itself"
         }
         Warning::Bursty => {
-            "what it does between some of its steps, such as a test of its model, counts as part of the next step: use the pace \
-             (step_ns_mean) for its speed, and the median for a usual step"
+            "what it does between some of its steps, such as a test of its model, counts as part of the next step, and so does what other \
+             programs take from it: use the pace (step_ns_mean) for its speed, and the median for a usual step"
         }
         Warning::SparseLines => {
             "if a line stands for several steps, its time is that of all of them: capture the number of the step with --steps-regex, \

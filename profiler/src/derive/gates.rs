@@ -108,14 +108,19 @@ pub(super) fn of_pace(spec: &LaunchSpec, step_ns: &[u64]) -> Option<Found> {
     if bursts.ratio() <= warnings::BURSTY_FROM {
         return None;
     }
-    let Bursts { slow, slow_share, .. } = bursts;
-    let (pace, median) = (Nanos(bursts.pace_ns as u64), Nanos(bursts.median_ns as u64));
-    let period = bursts.period.map_or(String::new(), |period| format!(", one in every {period},"));
+    let Bursts { slow, slow_share, pace_ns, median_ns, period } = bursts;
+    let steps = step_ns.len() as f64;
+    let period = period.map_or(String::new(), |period| format!(", one in every {period},"));
+    // What slow steps take beyond the median, and what all steps take beyond it.
+    let of_slow_ns = slow_share * pace_ns * steps - slow as f64 * median_ns;
+    let cause = match of_slow_ns >= 0.5 * (pace_ns - median_ns) * steps {
+        true => format!("{slow} of {steps} steps{period} take {:.0} % of the time", 100.0 * slow_share),
+        false => "its steps vary, and no few of them are the cause".to_owned(),
+    };
+    let (pace, median) = (Nanos(pace_ns as u64), Nanos(median_ns as u64));
     let text = format!(
-        "its pace is {pace} a step, {:.1} times its median step of {median}: {slow} of {} steps{period} take {:.0} % of the time",
-        bursts.ratio(),
-        step_ns.len(),
-        100.0 * slow_share
+        "its pace is {pace} a step, {:.1} times its median step of {median}: {cause}",
+        bursts.ratio()
     );
     Some((Warning::Bursty, text))
 }

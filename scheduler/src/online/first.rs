@@ -110,9 +110,10 @@ impl RunInputs {
     }
 
     /// The advice for a user if a simulation ends because the tables lack a job: a command that measures all jobs that they lack.
-    /// Empty if the tables have every job that `profile` can train.
+    /// Empty if the tables have every job and every command that `profile` can measure.
     pub fn measure_first(&self) -> String {
-        let jobs = self.spelled(|asked| !self.is_known_alone(asked));
+        let mut jobs = self.spelled(|asked| !self.is_known_alone(asked));
+        jobs.extend(self.spelled_commands(|asked| !self.is_known_alone(asked)));
         if jobs.is_empty() {
             return String::new();
         }
@@ -154,6 +155,19 @@ impl RunInputs {
             }
         }
         jobs
+    }
+
+    /// The same for commands of which `profile` finds the steps by itself, as options.
+    fn spelled_commands(&self, of: impl Fn(&JobRequest) -> bool) -> Vec<String> {
+        let mut commands = Vec::new();
+        for asked in self.asked.iter().filter(|asked| asked.steps_regex.is_none() && of(asked)) {
+            let Payload::Command(argv) = &asked.what else { continue };
+            let command = cells::command_line(&["--cmd".to_owned(), cells::command_line(argv)]);
+            if !commands.contains(&command) {
+                commands.push(command);
+            }
+        }
+        commands
     }
 
     /// Makes a command line of `profile` for these jobs on the devices of the run.

@@ -86,7 +86,8 @@ fn outcome(
         busy_share_ns: known(busy_share),
         alone_ns: None,
         fair_ns: None,
-        first_100_ns: job.first_steps.map(|at| (at - asked.arrival).0),
+        // It is not known when a command without a number of steps began to train.
+        first_100_ns: job.first_steps.filter(|_| asked.steps.is_some()).map(|at| (at - asked.arrival).0),
         starts: account.starts,
         pauses: account.pauses,
         stops: Some(account.stops),

@@ -74,7 +74,8 @@ pub struct Outcome {
     #[serde(default)]
     pub fair_ns: Option<u64>,
     /// Time from arrival until it had done 100 steps, interpolated between the two reports around them. It stays
-    /// if these steps are lost later. Absent if it did fewer, and in files without this column.
+    /// if these steps are lost later. Absent if it did fewer, for a command without a number of steps, and in files without this
+    /// column.
     pub first_100_ns: Option<u64>,
     pub starts: u32,
     pub pauses: u32,

@@ -108,7 +108,7 @@ impl StepNumbers {
 
     /// The number of steps that a line ends: for the first line its number, and for another the growth since the line before. A number
     /// that is seen again ends none. After a smaller number, as at the start of an epoch, the line ends as many steps as the numbers last
-    /// grew by.
+    /// grew by, and at most its number, unless this is 0.
     ///
     /// # Errors
     /// The number grew by too many steps.
@@ -128,7 +128,10 @@ impl StepNumbers {
                 number - last
             }
             Some(last) if number == last => 0,
-            Some(_) => self.stride.unwrap_or(0),
+            Some(_) => match self.stride.unwrap_or(0) {
+                stride if number == 0 => stride,
+                stride => stride.min(number),
+            },
         };
         if steps > MOST_STEPS {
             return Err(format!(
