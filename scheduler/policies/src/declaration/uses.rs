@@ -43,7 +43,7 @@ pub enum Uses {
 }
 
 impl Uses {
-    /// What a run lacks, as a sentence. `None` if it lacks nothing. The view has all jobs of the run, none of which has arrived.
+    /// What a run lacks for this ability, as a sentence whose subject `it` is the policy. `None` if the run lacks nothing. The view has all jobs of the run, none of which has arrived.
     pub(crate) fn lacking(self, view: &View<'_>, values: &Values) -> Option<String> {
         let jobs = || (0..view.asked.len() as u32).map(JobId);
         let is_off = match self {
@@ -90,7 +90,7 @@ impl Uses {
                     .into()
             }),
             Uses::UseAlone => (!jobs().any(|job| belief::use_alone(view, job).is_some()))
-                .then(|| "no table says what a job uses alone; it packs none; name a run of `profile single` with --table".into()),
+                .then(|| "no model says what a job uses alone; it packs none; fit one with `sched fit --interference` and name it with --model".into()),
             Uses::BestEffort => (!jobs().any(|job| view.request(job).class == Class::BestEffort))
                 .then(|| "no job is best effort; jobs share no device".into()),
             Uses::Cores if !view.occupancy.counts_cpus() => {

@@ -11,8 +11,7 @@ const UNSTOPPED: &str = "no job takes a checkpoint; it stops none";
 const NO_HISTORY: &str =
     "no history was given (--history); it estimates jobs by those of this run that have ended";
 const NO_CLASS: &str = "the class of no job is known; it packs none; fit a model with `sched fit --interference` and name it with --model";
-const NO_USE: &str =
-    "no table says what a job uses alone; it packs none; name a run of `profile single` with --table";
+const NO_USE: &str = "no model says what a job uses alone; it packs none; fit one with `sched fit --interference` and name it with --model";
 const NO_CORES: &str = "cores are not counted; it chooses none for a job";
 const ONE_TYPE: &str = "all devices are of one type; it only divides time among jobs";
 
