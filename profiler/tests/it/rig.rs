@@ -263,7 +263,7 @@ fn a_process_that_sigkill_does_not_end_ends_its_launch_and_not_the_harness() {
     // After options, `$2` is the path of the program's log. The script ignores SIGPIPE and so outlives the reader of its reports.
     let script = "#!/bin/sh
 trap '' PIPE
-while [ \"${2#--}\" != \"$2\" ]; do shift 2; done
+while [ \"${2#--}\" != \"$2\" ]; do case $2 in --env) shift 3 ;; *) shift 2 ;; esac; done
 echo $$ > $2
 echo started $$
 case $* in *leaves*) echo exited ;; esac
