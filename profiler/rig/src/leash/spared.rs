@@ -1,7 +1,8 @@
 //! Worker processes of Python, which SIGTERM spares as long as the process that they serve is there.
 //!
-//! A loader of batches has such workers. A program that is told to end may need them to save its work, and fails in the middle of that if
-//! they die first. They are told to end when their parent has ended. A worker that takes steps is a rank, and is told at once.
+//! A `DataLoader` has such workers. A program may need its workers while it saves a checkpoint on SIGTERM, and fails if they die before the
+//! checkpoint is complete. A worker receives SIGTERM when its parent has exited. A worker that takes optimizer steps is a rank, and
+//! receives SIGTERM with its parent.
 
 use std::{
     env,
@@ -26,14 +27,14 @@ const MULTIPROCESSING: &[u8] = b"multiprocessing";
 pub(super) struct Spared(Mutex<Vec<ProcessId>>);
 
 impl Spared {
-    /// Takes the workers out of the processes that are told to end.
+    /// Removes the workers from the processes that are to receive SIGTERM, and remembers them.
     pub(super) fn take_from(&self, all: &mut Vec<ProcessId>) {
         let events = events_of_ranks();
         let mut spared = self.0.lock().expect("no holder panics");
         spared.extend(all.extract_if(.., |process| is_worker(process.pid, events.as_deref())));
     }
 
-    /// Tells those to end whose parent has ended: they have become children of the leash.
+    /// Sends SIGTERM to each worker whose parent has exited. The kernel makes such a worker a child of the leash.
     pub(super) fn end_orphans(&self) {
         let mut spared = self.0.lock().expect("no holder panics");
         let is_orphan = |process: &mut ProcessId| {

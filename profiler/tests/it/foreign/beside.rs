@@ -172,8 +172,8 @@ fn programs_of_a_group_are_prepared_and_cleaned_up_and_have_their_batch() {
     for row in &rows {
         assert_eq!((row.status, row.global_batch), (Status::Ok, Some(16)), "{row:?}");
         let samples = 16e9 / row.step_ns_mean.expect("it took steps") as f64;
-        let found = row.samples_per_s.expect("its batch is known");
-        assert!((found / samples - 1.0).abs() < 0.01, "{row:?}");
+        let rate = row.samples_per_s.expect("its batch is known");
+        assert!((rate / samples - 1.0).abs() < 0.01, "{row:?}");
     }
     let said = exits(2, &door, "colocate --batch 16 lstm vae --device cpu:0 --out q", &[]);
     assert!(said.err.contains("--batch is the number of samples in a step of programs"), "{}", said.err);

@@ -57,8 +57,8 @@ impl Uses {
         match self {
             Uses::Lengths => {
                 let is_unknown = |job: &JobId| Length::of(view, *job) == Length::UNKNOWN;
-                let of = some_of(jobs().filter(is_unknown).count(), view)?;
-                Some(format!("the length of {of} is not known; they come last, in order of arrival"))
+                let unknown = some_of(jobs().filter(is_unknown).count(), view)?;
+                Some(format!("the length of {unknown} is not known; they come last, in order of arrival"))
             }
             Uses::History => view.known.history.is_empty().then(|| {
                 "no history was given (--history); it estimates jobs by those of this run that have ended".into()
@@ -72,8 +72,8 @@ impl Uses {
             }
             Uses::Suspends => {
                 let is_kept = |job: &JobId| !can_suspend(view, *job);
-                let of = some_of(jobs().filter(is_kept).count(), view)?;
-                Some(format!("{of} cannot be suspended by {}; they take no turns", view.suspension))
+                let kept = some_of(jobs().filter(is_kept).count(), view)?;
+                Some(format!("{kept} cannot be suspended by {}; they take no turns", view.suspension))
             }
             Uses::Resizes => match jobs().any(|job| view.request(job).elastic) {
                 false => Some("no job is elastic; it changes no plan and no number of devices".into()),

@@ -166,10 +166,11 @@ fn peak(view: &View<'_>, job: JobId, devices: &[DeviceId]) -> Option<u64> {
     let own =
         if placed.is_none() { own.get(..view.request(job).devices as usize).unwrap_or(own) } else { own };
     let device_type = view.topology.type_of(*own.first()?);
-    let of = (job, plan_of(view, job), view.request(job).cpus);
-    let measured = with_question(view, of, (&view.topology.placement(own), device_type), &[], |question| {
-        view.model.peak_memory_bytes(question)
-    });
+    let as_placed = (job, plan_of(view, job), view.request(job).cpus);
+    let measured =
+        with_question(view, as_placed, (&view.topology.placement(own), device_type), &[], |question| {
+            view.model.peak_memory_bytes(question)
+        });
     measured.or_else(|| use_alone(view, job)?.peak_memory_bytes)
 }
 

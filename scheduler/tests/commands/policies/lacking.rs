@@ -66,8 +66,8 @@ fn commands_of_twenty_seconds_leave_policies_little_to_decide() {
         ("gandiva", &[INELASTIC]),
     ];
     let names: Vec<&str> = expected.iter().map(|(name, _)| *name).collect();
-    let found = lacking(&door, &names.join(","), "--cluster 1x1 --switch-cost 1s");
-    for ((policy, lacking), (name, sentences)) in found.iter().zip(expected) {
+    let policies = lacking(&door, &names.join(","), "--cluster 1x1 --switch-cost 1s");
+    for ((policy, lacking), (name, sentences)) in policies.iter().zip(expected) {
         assert_eq!(
             (policy.as_str(), lacking.iter().map(String::as_str).collect::<Vec<_>>()),
             (name, sentences.to_vec())
@@ -76,9 +76,9 @@ fn commands_of_twenty_seconds_leave_policies_little_to_decide() {
     let apart = lacking(&door, "packing-fifo", "--cluster 1x1 --switch-cost 1s --jobs-per-device 1");
     assert_eq!(apart[0].1, ["a device has at most one job (--jobs-per-device 1); it packs none"]);
     for off in ["gandiva:slice=off:pack=off:migrate=off:grow=off", "lucid:sharing=off"] {
-        let found = lacking(&door, off, "--cluster 1x1 --switch-cost 1s --suspend checkpoint");
+        let policies = lacking(&door, off, "--cluster 1x1 --switch-cost 1s --suspend checkpoint");
         let of_others = [INELASTIC, NO_HISTORY];
-        assert!(found[0].1.iter().all(|sentence| of_others.contains(&&**sentence)), "{off}: {found:?}");
+        assert!(policies[0].1.iter().all(|sentence| of_others.contains(&&**sentence)), "{off}: {policies:?}");
     }
     let stopped = lacking(&door, "gandiva", "--cluster 1x1 --switch-cost 1s --suspend checkpoint");
     assert_eq!(
@@ -111,8 +111,8 @@ fn a_run_that_has_what_its_policies_use_lacks_nothing() {
             "no time of an elastic job under another plan is known; it changes no plan and no number of devices",
         ),
     ];
-    let found = lacking(&door, "tiresias,rubick", arguments);
-    for ((policy, lacking), (name, sentence)) in found.iter().zip(expected) {
+    let policies = lacking(&door, "tiresias,rubick", arguments);
+    for ((policy, lacking), (name, sentence)) in policies.iter().zip(expected) {
         assert_eq!((policy.as_str(), &lacking[..]), (name, &[sentence.to_owned()][..]));
     }
 }
