@@ -105,7 +105,7 @@ impl Launched {
         let now = Nanos::monotonic_now();
         // Only one process of a user's program speaks for it, and it obeys grants for all processes that it starts.
         let (ranks, ready_by) = match spec.program {
-            Program::Command(_) => (1, Some(now + timeouts.startup.into())),
+            Program::Command(_) => (1, Some(now + timeouts.first_step.into())),
             Program::Training(_) | Program::AllReduce(_) => (spec.devices.len(), None),
         };
         Launched {

@@ -85,6 +85,12 @@ pub(super) struct MeasureOptions {
     /// Steady steps of each launch, instead of a time.
     #[arg(long, value_name = "N", conflicts_with = "seconds", value_parser = clap::value_parser!(u64).range(1..))]
     steps: Option<u64>,
+    /// The time in which a program of your own must take its first step [default: 30m].
+    ///
+    /// It applies with --seconds or --steps; in `colocate` to programs in a group that take steps alone. It is the limit of --prepare
+    /// and --cleanup, too. A program that has taken no step by then is ended, and the launch has failed.
+    #[arg(long, value_name = "TIME", value_parser = positive_time)]
+    first_step_timeout: Option<Duration>,
     /// Cores of the host for each job on GPUs, for all of its ranks together, near its GPUs.
     ///
     /// A core counts once, with all of its hyperthreads. Jobs that are measured together have separate cores, which the harness
@@ -135,6 +141,15 @@ pub(super) fn positive(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A time that is an argument, and is above 0.
+fn positive_time(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(time) if time > Duration::ZERO => Ok(time),
+        Ok(_) => Err("expected a time above 0".into()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 impl MeasureOptions {
     /// Refuses options that apply to jobs or to programs only, if the run has none of these.
     pub(super) fn check_use(
@@ -162,12 +177,13 @@ impl MeasureOptions {
             ("--env", !self.env.is_empty()),
             ("--prepare", self.prepare.is_some()),
             ("--cleanup", self.cleanup.is_some()),
+            ("--first-step-timeout", self.first_step_timeout.is_some()),
         ];
         let option = of_programs.into_iter().find_map(|(name, is_given)| is_given.then_some(name));
         if let Some(option) = option.filter(|_| !has_commands) {
             bail!("{option} applies to programs only; name one with --cmd, or after -- in `profile single`");
         }
-        Ok(())
+        self.check_first_step_timeout(has_jobs)
     }
 
     /// The catalog, and the devices of programs and of jobs that name no device.
@@ -244,6 +260,7 @@ impl MeasureOptions {
             repeats,
             seconds,
             steps: self.steps,
+            first_step_timeout_s: self.first_step_timeout.map(|time| time.as_secs_f64()),
             heartbeat_s: heartbeat.map(|time| time.as_secs_f64()),
             cpus_per_job: self.cpus_per_job,
             loaders: self.loaders,
@@ -253,6 +270,17 @@ impl MeasureOptions {
             input: self.input.clone(),
             ..run.settings()
         }
+    }
+
+    /// Refuses `--first-step-timeout` where no program is waited for.
+    fn check_first_step_timeout(&self, has_jobs: bool) -> anyhow::Result<()> {
+        let waits = has_jobs || self.seconds.is_some() || self.steps.is_some();
+        if self.first_step_timeout.is_some() && !waits && self.prepare.is_none() && self.cleanup.is_none() {
+            bail!(
+                "--first-step-timeout: a program without --seconds and --steps runs to its end; add one of them"
+            );
+        }
+        Ok(())
     }
 
     /// Refuses options that apply to no cell of the run.

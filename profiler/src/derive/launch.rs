@@ -95,7 +95,6 @@ pub(super) fn measurement(
 /// program with PyTorch of which an amount of steps was to be measured alone. `colocate` compares programs without steps by their
 /// durations.
 fn lack_of_steps(pattern: Option<&str>, end: &LaunchEnd, manifest: &Manifest) -> Option<String> {
-    let ran = gates::ran(end);
     let option = match (manifest.settings.steps, manifest.settings.seconds) {
         (Some(_), _) => Some("--steps"),
         (None, seconds) => seconds.map(|_| "--seconds"),
@@ -104,15 +103,18 @@ fn lack_of_steps(pattern: Option<&str>, end: &LaunchEnd, manifest: &Manifest) ->
         (Some(pattern), _) => {
             Some(format!("fewer than two lines of its output match '{pattern}', given by --steps-regex"))
         }
-        (None, _) if gates::is_cut(end) => {
-            Some(format!("it took no step in {ran}, and was ended; raise --first-step-timeout"))
-        }
+        (None, _) if gates::is_cut(end) => Some(without_a_step(end)),
         (None, Some(option)) if end.notes.has_pytorch && manifest.groups.is_empty() => Some(format!(
             "it imported PyTorch and ended without an optimizer step, and {option} measures steps; match lines of its \
              output with --steps-regex, or leave out {option} to measure its duration"
         )),
         (None, _) => None,
     }
+}
+
+/// Why a program that was ended at the time limit for its first step is no measurement.
+pub(super) fn without_a_step(end: &LaunchEnd) -> String {
+    format!("it took no step in {}, and was ended; raise --first-step-timeout", gates::ran(end))
 }
 
 /// The steps up to the decision that there are enough of them. Later steps were granted before it, and would change the steady

@@ -58,7 +58,11 @@ pub(super) fn steps(run: &RunDir, visit: &Visit, seat: usize) -> anyhow::Result<
 /// The launches of each seat, with what they left on file.
 fn read(run: &RunDir, visit: &Visit) -> anyhow::Result<Vec<Vec<Told>>> {
     let of_seat = |launches: &Vec<String>| launches.iter().map(|launch| Told::read(run, launch)).collect();
-    visit.launches.iter().map(of_seat).collect()
+    let mut seats: Vec<Vec<Told>> = visit.launches.iter().map(of_seat).collect::<anyhow::Result<_>>()?;
+    if visit.barrier_mono_ns.is_none() {
+        seats.iter_mut().flatten().for_each(Told::fail_without_a_step);
+    }
+    Ok(seats)
 }
 
 /// The launch that failed by itself, which contaminated the others.
@@ -104,6 +108,13 @@ impl Told {
         };
         let failure = end.err.map(|err| (err, end.err_detail.clone())).or(garbled);
         Ok(Told { spec, end, failure, events })
+    }
+
+    /// Notes that it was waited for, and was ended at the time limit for its first step, if this is so. Its visit has no barrier.
+    fn fail_without_a_step(&mut self) {
+        if self.failure.is_none() && self.is_outside() && gates::is_cut(&self.end) {
+            self.failure = Some((ErrorKind::TooShort, Some(launch::without_a_step(&self.end))));
+        }
     }
 
     /// Whether it is a program without known steps.

@@ -46,7 +46,7 @@ struct Job {
     /// Runs this program instead, and whether it obeys no grant.
     script: Option<&'static str>,
     outside: bool,
-    startup: Duration,
+    first_step: Duration,
 }
 
 impl Job {
@@ -58,7 +58,7 @@ impl Job {
             fault: None,
             script: None,
             outside: false,
-            startup: PATIENT.startup,
+            first_step: PATIENT.first_step,
         }
     }
 
@@ -110,7 +110,7 @@ impl Visits {
         let mut request = |seat: usize| {
             launches += 1;
             let request = request(&run, launches, seat, jobs[seat].program(), &sharing);
-            LaunchRequest { timeouts: Timeouts { startup: jobs[seat].startup, ..PATIENT }, ..request }
+            LaunchRequest { timeouts: Timeouts { first_step: jobs[seat].first_step, ..PATIENT }, ..request }
         };
         let seat = |number: usize| SeatRequest { request: request(number), outside: jobs[number].outside };
         let seats = (0..jobs.len()).map(seat).collect();

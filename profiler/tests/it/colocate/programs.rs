@@ -141,3 +141,30 @@ fn a_program_that_did_not_come_to_its_end_beside_the_others_has_no_time() {
     let why = "it did not run to its end beside the others; give the group more with --seconds";
     assert_eq!(ended(&door.measurements("r")), (false, Some(ErrorKind::TooShort), Some(why.into())));
 }
+
+#[test]
+fn a_program_that_takes_no_step_in_a_group_is_ended_at_its_time_limit() {
+    // Its second launch is that in the group.
+    let program = r#"
+import pathlib, threading
+launches = pathlib.Path("launches")
+launches.mkdir(exist_ok=True)
+(launches / str(os.getpid())).touch()
+if len(list(launches.iterdir())) == 2:
+    threading.Event().wait()
+train()
+"#;
+    let Some(door) = with_program(program) else { return };
+    let options = catalogs(&door);
+    let arguments =
+        format!("colocate light {options} --seconds 0.3 --first-step-timeout 2s --repeats 1 --out r --cmd");
+    let output = profile(&door, &arguments, &["python3 train.py"]).output().expect("profile starts");
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    let rows = door.interference("r");
+    let row = rows.iter().find(|row| row.job.starts_with("cmd-")).expect("it is a member");
+    let detail = row.err_detail.as_deref().unwrap_or_default();
+    assert!(row.status == Status::Failed && detail.contains("raise --first-step-timeout"), "{row:?}");
+    let alone = door.summaries("r").into_iter().find(|row| row.job.starts_with("cmd-"));
+    assert_eq!(alone.map(|row| (row.status, row.repeats)), Some((Status::Ok, 2)));
+    assert_eq!(door.leftovers(), Vec::<String>::new());
+}
