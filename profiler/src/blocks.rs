@@ -4,6 +4,7 @@ mod estimate;
 mod ledger;
 mod lost;
 mod others;
+mod recording;
 mod remaining;
 mod visit;
 

@@ -11,6 +11,7 @@ pub mod fastest;
 pub mod follow;
 pub mod groups;
 pub mod measure;
+pub mod operators_table;
 pub mod order;
 pub mod overhead;
 pub mod progress;

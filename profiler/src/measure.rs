@@ -82,7 +82,10 @@ pub fn measure(
         next_number: run.next_number()?,
         began,
     };
-    let measured = blocks.measure();
+    let measured = blocks.measure().and_then(|missing| match manifest.settings.operators {
+        Some(count) => blocks.record_operators(count, missing),
+        None => Ok(missing),
+    });
     let left = blocks.missing_launches();
     drop(rig);
     let cost = sampler.cost();

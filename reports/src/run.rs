@@ -6,7 +6,7 @@ use std::{path::Path, sync::OnceLock};
 use formats::rows::{Draw, MachineSpeed, Outcome, Prediction};
 use record::{
     manifest::{End, Manifest},
-    rows::{self, Curve, Interference, Measurement, Row, RowError, Summary},
+    rows::{self, Curve, Interference, Measurement, OperatorTime, Row, RowError, Summary},
     run_dir::RunDir,
 };
 
@@ -29,6 +29,7 @@ pub struct Run {
     pub summaries: Vec<Summary>,
     pub interference: Vec<Interference>,
     pub curves: Vec<Curve>,
+    pub operators: Vec<OperatorTime>,
     pub outcomes: Vec<Outcome>,
     pub predictions: Vec<Prediction>,
     pub draws: Vec<Draw>,
@@ -72,6 +73,7 @@ impl Run {
             summaries: table(&dir, &dir.summary_path(), &mut problems),
             interference: table(&dir, &dir.interference_path(), &mut problems),
             curves: table(&dir, &dir.curves_path(), &mut problems),
+            operators: table(&dir, &dir.operators_path(), &mut problems),
             outcomes: table(&dir, &dir.outcomes_path(), &mut problems),
             predictions: table(&dir, &dir.predictions_path(), &mut problems),
             draws: table(&dir, &dir.draws_path(), &mut problems),

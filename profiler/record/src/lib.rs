@@ -11,6 +11,7 @@ pub mod group;
 pub mod launch_end;
 pub mod lines;
 pub mod manifest;
+pub mod operators;
 pub mod placement;
 pub mod rows;
 pub mod run_dir;

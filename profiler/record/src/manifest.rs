@@ -281,6 +281,9 @@ pub struct Settings {
     /// The file that users' programs read from stdin; if absent, their stdin is empty.
     #[serde(default)]
     pub input: Option<PathBuf>,
+    /// The number of steps of each cell whose operators are recorded; absent if none are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operators: Option<u32>,
     /// Memory limit of the jobs on each CPU device; if absent, its share of the machine's memory.
     #[serde(default)]
     pub memory_bytes: Option<u64>,
@@ -315,6 +318,7 @@ impl Default for Settings {
             collectives: None,
             steps_regex: None,
             input: None,
+            operators: None,
             memory_bytes: None,
             stressors: Vec::new(),
             catalogs: Vec::new(),

@@ -18,7 +18,7 @@ use schema::{
         RunError, begin, check_name, read_json, read_json_of, read_toml, to_toml, write_json, write_toml,
     },
     footprint::{FOOTPRINTS_FORMAT, Footprints},
-    spec::LaunchSpec,
+    spec::{LaunchSpec, OPERATORS},
     unfinished::{self, Unfinished},
 };
 
@@ -121,6 +121,25 @@ impl RunDir {
 
     pub fn events_path(&self, launch: &str, rank: u32) -> PathBuf {
         self.0.join("events").join(format!("{launch}.{rank}.jsonl"))
+    }
+
+    /// The trace of operators that a rank of a launch writes; it is gone when the whole trace is in [`RunDir::operators_trace_path`].
+    pub fn recording_path(&self, launch: &str, rank: u32) -> PathBuf {
+        self.0.join("events").join(format!("{launch}.{rank}{OPERATORS}"))
+    }
+
+    /// The trace of the operators of a rank, for Perfetto.
+    pub fn operators_trace_path(&self, launch: &str, rank: u32) -> PathBuf {
+        self.operators_folder().join(format!("{launch}.{rank}.json"))
+    }
+
+    /// The folder of the traces of operators. Absent if none were recorded.
+    pub fn operators_folder(&self) -> PathBuf {
+        self.0.join("operators")
+    }
+
+    pub fn operators_path(&self) -> PathBuf {
+        self.0.join("operators.csv")
     }
 
     pub fn stdout_path(&self, launch: &str, rank: u32) -> PathBuf {

@@ -23,7 +23,7 @@ impl FirstStep {
         let Program::Command(_) = &request.spec.program else { return None };
         let tell_after = match rule {
             StopRule::Seconds(seconds) => Nanos::from_secs_f64(seconds),
-            StopRule::Steps(_) => Nanos(60 * Nanos::SECOND.0),
+            StopRule::Steps(_) | StopRule::First(_) => Nanos(60 * Nanos::SECOND.0),
             StopRule::End => return None,
         };
         Some(FirstStep {

@@ -13,6 +13,8 @@ pub enum StopRule {
     Seconds(f64),
     /// This number of steady steps.
     Steps(u64),
+    /// This number of steps from the first on, steady or not.
+    First(u64),
     /// The number of steps that the job was given, or the end of the program.
     End,
 }
@@ -43,6 +45,7 @@ impl StopCheck {
     pub fn is_reached(&mut self, seen: Amount, steady: impl FnOnce() -> Amount) -> bool {
         let (wanted, so_far) = match self.rule {
             StopRule::End => return false,
+            StopRule::First(wanted) => return seen.steps as u64 >= wanted,
             StopRule::Seconds(wanted) => (wanted, seen.seconds),
             StopRule::Steps(wanted) => (wanted as f64, seen.steps as f64),
         };
@@ -55,7 +58,7 @@ impl StopCheck {
         let steady = steady();
         let (found, suffices) = match self.rule {
             StopRule::Seconds(_) => (steady.seconds, steady.steps >= MIN_STEPS),
-            StopRule::Steps(_) | StopRule::End => (steady.steps as f64, true),
+            StopRule::Steps(_) | StopRule::First(_) | StopRule::End => (steady.steps as f64, true),
         };
         // The next search comes after at least a twentieth more, so that the searches stay cheap.
         self.look_at = so_far + (wanted - found).max(wanted / 20.0);
@@ -65,7 +68,7 @@ impl StopCheck {
     /// Whether `seen` is so large that the requested amount cannot be expected any more.
     pub fn is_out_of_patience(&self, seen: Amount) -> bool {
         match self.rule {
-            StopRule::End => false,
+            StopRule::First(_) | StopRule::End => false,
             StopRule::Seconds(wanted) => seen.seconds - self.warm_up.seconds >= PATIENCE * wanted,
             StopRule::Steps(wanted) => {
                 let warm = seen.steps - self.warm_up.steps;

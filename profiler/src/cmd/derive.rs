@@ -11,8 +11,8 @@ use crate::derive::Derived;
 
 /// Rebuild the derived files of a run from its raw ones.
 ///
-/// Replaces measurements.csv, summary.csv and trace.json, and for a run of groups interference.csv and curves.csv, with the
-/// statistics of this version. A run that a program is still writing is refused.
+/// Replaces measurements.csv, summary.csv and trace.json, for a run of groups interference.csv and curves.csv, and operators.csv if
+/// operators were recorded, with the statistics of this version. A run that a program is still writing is refused.
 ///
 /// Example: `profile derive runs/20261120T101340Z-single-1a2b3c`
 #[derive(clap::Args)]

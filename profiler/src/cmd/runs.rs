@@ -10,14 +10,14 @@ use cli::{
 use jobs::{folder, manifest};
 use record::{
     manifest::Manifest,
-    rows::{self, Summary},
+    rows::{self, OperatorTime, Summary},
     run_dir::RunDir,
 };
 use rig::{Exit, interrupt::Interrupt, output};
 use schema::{catalog::Catalog, footprint::Footprints, units::Nanos};
 
 use super::options::ResumeOptions;
-use crate::{derive::Derived, fastest, measure, run_tables, warnings};
+use crate::{derive::Derived, fastest, measure, operators_table, run_tables, warnings};
 
 /// Begins a run of a command in its directory, and measures it. The command itself began at that time.
 pub(super) fn begin(
@@ -90,6 +90,11 @@ pub(super) fn show(run: &RunDir, derived: &Derived, json: bool) -> anyhow::Resul
         (true, false) => output::print(rows::to_json(&derived.summaries))?,
         (false, true) => table::print(&run_tables::of_interference(&derived.interference))?,
         (false, false) => show_alone(&derived.summaries)?,
+    }
+    if !json && run.operators_path().is_file() {
+        let operators: Vec<OperatorTime> = rows::read(&run.operators_path())?;
+        table::print(&operators_table::of_operators(&operators))?;
+        operators_table::idle_lines(run, &operators).into_iter().try_for_each(output::print)?;
     }
     let mut tables = vec![run.measurements_path(), run.summary_path()];
     if derived.is_of_groups() {

@@ -10,13 +10,14 @@ use jobs::{
     cells::{self, CommandLine, Grid, Plans},
     manifest::{self, RunRequest},
     plans::Estimates,
+    workload_lookup,
 };
 use record::{
-    manifest::{Manifest, Settings},
+    manifest::{Cell, Manifest, Settings},
     rows::{self, JobTable},
 };
 use rig::{Exit, output};
-use schema::{footprint::Footprints, job::Job, plan::Plan, surroundings::Surroundings, units::Nanos};
+use schema::{catalog::Catalog, footprint::Footprints, job::Job, plan::Plan, units::Nanos};
 
 use super::{
     options::{MeasureOptions, ResumeOptions, positive},
@@ -88,12 +89,12 @@ pub(super) struct Args {
     /// 94 and 92. The 95 % of an interval hold for a number of launches that was chosen before, with --repeats alone.
     #[arg(long, value_name = "PCT", value_parser = positive)]
     ci: Option<f64>,
-    /// The time in which a program of your own must take its first step [default: 30m].
+    /// Record the operators of N steps of each cell with PyTorch's profiler, in a launch of its own after all others.
     ///
-    /// It applies with --seconds or --steps, and is the limit of --prepare and --cleanup, too. A program that has taken no step by
-    /// then is ended, and the launch has failed.
-    #[arg(long, value_name = "TIME", value_parser = positive_time)]
-    first_step_timeout: Option<Duration>,
+    /// No other number comes from this launch. Its traces are in the folder operators/ of the run, for Perfetto, and operators.csv has
+    /// the time of each operator, and the part of the time in which the device was idle. The recording begins after ten steps.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    operators: Option<u32>,
     #[command(flatten)]
     run: RunOptions,
     #[command(flatten)]
@@ -103,7 +104,8 @@ pub(super) struct Args {
     /// The budget starts anew. --data and --catalog keep their paths. A run is not resumed with another version of Tandem,
     /// libtorch or the GPU driver, after a restart of the machine, or with programs or files of another folder.
     #[arg(long, value_name = "RUN", conflicts_with_all = [
-        "jobs", "grid", "command", "plan", "batch", "repeats", "ci", "first_step_timeout", "RunOptions", "MeasureOptions",
+        "jobs", "grid", "command", "plan", "batch", "repeats", "ci", "operators", "RunOptions",
+        "MeasureOptions",
     ])]
     resume: Option<PathBuf>,
     #[command(flatten)]
@@ -171,13 +173,10 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
     let settings = Settings {
         ci_percent: args.ci,
         budget_s: budget.map(|budget| budget.as_secs_f64()),
-        first_step_timeout_s: args.first_step_timeout.map(|time| time.as_secs_f64()),
         surroundings: args.measure.surroundings(&args.run, &pool, has_commands)?,
+        operators: args.operators,
         ..args.measure.settings(&args.run, args.repeats, has_jobs)
     };
-    if args.first_step_timeout.is_some() {
-        check_first_step_timeout(&settings, has_commands)?;
-    }
     let mut estimates = Estimates::new(&settings, args.run.seed);
     let mut cells = cells::alone(&catalog, &jobs, &axes(args)?, &pool, Some(&mut estimates))?;
     let surroundings = settings.surroundings.clone().unwrap_or_default();
@@ -192,8 +191,27 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
         return Err(Exit::Usage.because(format!("{} cannot run here: {reason}", only.name)));
     }
     args.measure.check_cells(&cells)?;
+    if args.operators.is_some() {
+        check_operators(&cells, &catalog, &settings)?;
+    }
     let request = RunRequest { cells, groups: Vec::new(), settings, seed: args.run.seed };
     Ok((manifest::make(&catalog, request)?, estimates.footprints()))
+}
+
+/// Checks that PyTorch computes in all cells, and that the step hook may be in those that are programs.
+fn check_operators(cells: &[Cell], catalog: &Catalog, settings: &Settings) -> anyhow::Result<()> {
+    if settings.steps_regex.is_some() {
+        bail!(
+            "--operators: the step hook records operators, and --steps-regex leaves it out; remove one of them"
+        );
+    }
+    for cell in cells.iter().filter(|cell| cell.command.is_none()) {
+        let model = &workload_lookup::workload(catalog, &cell.workload)?.model;
+        if model.worker() != "torch-worker" {
+            bail!("--operators: {} computes without PyTorch and has no operators; leave it out", cell.job);
+        }
+    }
+    Ok(())
 }
 
 /// Checks that --batch has one number for programs, and that no pattern captures the number of samples.
@@ -202,29 +220,6 @@ fn check_batch_of_programs(args: &Args) -> anyhow::Result<()> {
         bail!("--batch: without jobs it is the number of samples of a step of the programs; name one number");
     }
     args.measure.check_batch(!args.batch.is_empty())
-}
-
-/// Refuses `--first-step-timeout` where no program is waited for.
-fn check_first_step_timeout(settings: &Settings, has_commands: bool) -> anyhow::Result<()> {
-    if !has_commands {
-        bail!("--first-step-timeout applies to programs only; name one with --cmd, or after --");
-    }
-    let has_limit = |given: &Surroundings| given.prepare.is_some() || given.cleanup.is_some();
-    let is_beside = settings.surroundings.as_ref().is_some_and(has_limit);
-    if settings.seconds.is_none() && settings.steps.is_none() && !is_beside {
-        bail!(
-            "--first-step-timeout: a program without --seconds and --steps runs to its end; add one of them"
-        );
-    }
-    Ok(())
-}
-
-fn positive_time(text: &str) -> Result<Duration, String> {
-    match humantime::parse_duration(text) {
-        Ok(time) if time > Duration::ZERO => Ok(time),
-        Ok(_) => Err("expected a time above 0".into()),
-        Err(error) => Err(error.to_string()),
-    }
 }
 
 fn axes(args: &Args) -> anyhow::Result<Grid> {

@@ -8,6 +8,7 @@ mod launch;
 mod memory;
 pub(crate) mod mfu;
 pub(crate) mod missing;
+pub(crate) mod operators;
 mod phases;
 mod samples;
 mod summary;
@@ -161,8 +162,12 @@ impl Derived {
     }
 
     fn measure(&mut self, launch: &str) -> anyhow::Result<()> {
-        if let Some(seat) = self.run.spec(launch)?.seat {
+        let spec = self.run.spec(launch)?;
+        if let Some(seat) = spec.seat {
             return self.measure_visit(&seat.visit);
+        }
+        if spec.operators.is_some() {
+            return Ok(());
         }
         // A launch without an end was cut off together with the harness, and one that the user interrupted was not measured.
         // Their cells are measured again, and their files stay as evidence.
@@ -216,6 +221,9 @@ impl Derived {
     pub fn write(&self) -> anyhow::Result<()> {
         rows::write(&self.run.measurements_path(), &self.measurements)?;
         self.write_summaries()?;
+        if self.run.operators_folder().is_dir() {
+            rows::write(&self.run.operators_path(), &operators::of(&self.run)?)?;
+        }
         trace::write(&self.run).with_context(|| format!("{}", self.run.trace_path().display()))
     }
 }

@@ -20,6 +20,7 @@ mod leftovers;
 mod limits;
 mod memory;
 mod mps;
+mod operators;
 mod output;
 mod outside;
 mod quota;

@@ -17,6 +17,7 @@ mod job_errors;
 mod job_times;
 mod memory;
 mod memory_together;
+mod operators;
 mod outcomes_table;
 mod pareto;
 mod phases;
@@ -109,6 +110,11 @@ pub const KINDS: &[FigureKind] = &[
         make: Make::OfRun(throughput::make),
     },
     FigureKind { name: "phases", about: "where the time of a step goes", make: Make::OfRun(phases::make) },
+    FigureKind {
+        name: "operators",
+        about: "the dearest operators of a step, where they were recorded",
+        make: Make::OfRun(operators::make),
+    },
     FigureKind {
         name: "memory",
         about: "the peak of memory of each job alone, and its estimate",

@@ -65,7 +65,30 @@ pub struct LaunchSpec {
     #[serde(default)]
     pub memory_bytes: Option<u64>,
     pub seed: u64,
+    /// The steps whose operators are recorded, in a launch that is made for this and not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operators: Option<OperatorSteps>,
 }
+
+/// Steps during which each rank records its operators with PyTorch's profiler. The trace of a rank is in a file beside its events, with
+/// [`OPERATORS`] in place of `.jsonl`, before the rank rests or ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OperatorSteps {
+    /// The index of the first of these steps.
+    pub first: u64,
+    pub count: u32,
+}
+
+impl OperatorSteps {
+    /// The number of steps after which the recording is over.
+    pub fn end(self) -> u64 {
+        self.first + u64::from(self.count)
+    }
+}
+
+/// The ending of a trace of operators, beside the file of events.
+pub const OPERATORS: &str = ".operators.json";
 
 impl LaunchSpec {
     /// The first launch of a job alone on its devices, with one rank per device and one thread per rank.
@@ -95,6 +118,7 @@ impl LaunchSpec {
             threads_named: false,
             memory_bytes: None,
             seed: 0,
+            operators: None,
         }
     }
 }

@@ -20,6 +20,9 @@ pub const TANDEM_CONTROL: &str = "TANDEM_CONTROL";
 /// The variable that names the file with the launch's [`crate::spec::LaunchSpec`].
 pub const TANDEM_SPEC: &str = "TANDEM_SPEC";
 
+/// The variable that names the steps of [`crate::spec::OperatorSteps`] to the step hook, as `FIRST:COUNT`.
+pub const TANDEM_OPERATORS: &str = "TANDEM_OPERATORS";
+
 /// One line of an event file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

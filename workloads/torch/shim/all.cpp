@@ -10,6 +10,7 @@
 #include "memory.cpp"
 #include "memory_trace.cpp"
 #include "meta.cpp"
+#include "operators.cpp"
 #include "optimizer.cpp"
 #include "random.cpp"
 #include "recompute.cpp"

@@ -1,6 +1,7 @@
 //! The worker protocol: reports `hello`, builds, and trains within the grant, one event per step.
 
 mod obey;
+mod recording;
 #[cfg(test)]
 mod tests;
 
@@ -26,6 +27,7 @@ use schema::{
     wire::{self, Command, Event, FailureKind, Hello, Memory, Ready, Statistics, Step},
 };
 
+use self::recording::Recording;
 use crate::{
     all_reduce::AllReduces,
     capabilities,
@@ -91,11 +93,11 @@ pub fn run() -> anyhow::Result<Infallible> {
             )
         })
     };
-    let (spec, events, control) =
+    let (spec, events_path, control) =
         (file(wire::TANDEM_SPEC)?, file(wire::TANDEM_EVENTS)?, file(wire::TANDEM_CONTROL)?);
     let rank = rank_of_this_process()?;
-    let mut events = EventWriter::create(&events, rank)
-        .with_context(|| format!("cannot write events to {}", events.display()))?;
+    let mut events = EventWriter::create(&events_path, rank)
+        .with_context(|| format!("cannot write events to {}", events_path.display()))?;
     let grant =
         Grant::open(&control).with_context(|| format!("cannot read the grant in {}", control.display()))?;
     let capabilities = capabilities::probe();
@@ -118,6 +120,7 @@ pub fn run() -> anyhow::Result<Infallible> {
             job.say_ready_without_parameters(all_reduce.bytes)?;
             return job.follow(&mut *steps);
         }
+        let operators = told.operators;
         let launch = Launch::of(told, rank)?;
         // Neither is dropped, because the process ends soon. A group would wait for collectives to which
         // the others do not come any more. On a device that has failed, freeing may fail as well, and
@@ -127,6 +130,7 @@ pub fn run() -> anyhow::Result<Infallible> {
         let mut built = ManuallyDrop::new(launch.build(world)?);
         let device = launch.execution.device;
         let mut job = ManuallyDrop::new(Job::new(Some(&launch), group, device, &mut events, grant));
+        job.recording = operators.map(|steps| Recording::new(steps, device, &events_path));
         job.say_ready(&launch.training, &built)?;
         job.follow(&mut built.trainer)
     });
@@ -158,6 +162,7 @@ struct Job<'a> {
     grant: Grant,
     commands: Commands,
     memory_said: Nanos,
+    recording: Option<Recording>,
 }
 
 impl<'a> Job<'a> {
@@ -170,7 +175,7 @@ impl<'a> Job<'a> {
         grant: Grant,
     ) -> Self {
         let commands = Commands::listen();
-        Self { launch, group, device, events, grant, commands, memory_said: Nanos::ZERO }
+        Self { launch, group, device, events, grant, commands, memory_said: Nanos::ZERO, recording: None }
     }
 
     /// Runs from `ready` to the last step, until all ranks have reached it.
@@ -223,6 +228,7 @@ impl<'a> Job<'a> {
         let mut issued = 0;
         steps.restart()?;
         while budget != Some(issued) && !self.commands.ended() {
+            self.record_operators(steps, issued, &mut progress)?;
             if self.grant.get() <= issued {
                 let in_flight = issued - progress.steps;
                 if in_flight > 0 {
@@ -259,6 +265,21 @@ impl<'a> Job<'a> {
         }
         self.say_memory()?;
         Ok(progress)
+    }
+
+    /// Begins or ends the recording of operators if it is due, when the steps before it have completed.
+    fn record_operators(
+        &mut self,
+        steps: &mut dyn Steps,
+        issued: u64,
+        progress: &mut Progress,
+    ) -> Result<(), Failure> {
+        if self.recording.as_ref().is_some_and(|recording| recording.is_due(issued)) {
+            self.say_completed(steps, 0, progress)?;
+            self.recording.as_mut().map_or(Ok(()), Recording::go_on)?;
+            steps.restart()?;
+        }
+        Ok(())
     }
 
     /// Reports completed steps, and waits for the oldest ones until no more than `in_flight` are left.

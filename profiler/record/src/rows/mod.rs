@@ -14,6 +14,7 @@ mod labels;
 mod listing;
 mod measurement;
 mod names;
+mod operator_time;
 mod parquet;
 mod plain;
 mod records;
@@ -40,6 +41,7 @@ pub use listing::{
     VerifyRow,
 };
 pub use measurement::Measurement;
+pub use operator_time::OperatorTime;
 pub use plain::{from_csv, to_csv};
 pub use records::{NoRow, Records, has_comma, line_of, remedy_for_comma, shown, whole_number};
 pub use rules::{MOST_HALF_WIDTH_PERCENT, MOST_RATIO, hexadecimal};

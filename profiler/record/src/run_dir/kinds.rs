@@ -16,7 +16,7 @@ const CHECKPOINTS: &str = "checkpoints";
 /// The folder with copies of what a run was begun with. Tables among them are runs, in folders of their own.
 const INPUTS: &str = "inputs";
 /// The folders of a run.
-const FOLDERS: [&str; 6] = [JOBS, "events", "log", "groups", CHECKPOINTS, INPUTS];
+const FOLDERS: [&str; 7] = [JOBS, "events", "log", "groups", "operators", CHECKPOINTS, INPUTS];
 /// The ending of a link in [`JOBS`] to the grant page of a launch, which is there while the launch lives. No reader opens it.
 const GRANT: &str = ".control";
 

@@ -59,11 +59,12 @@ impl RunDir {
     }
 
     /// The folders with files that are written whole, and which names those files have.
-    fn folders_of_whole_files(&self) -> [(PathBuf, IsOurs); 4] {
+    fn folders_of_whole_files(&self) -> [(PathBuf, IsOurs); 5] {
         [
             (self.0.clone(), RunDir::is_whole_file),
             (self.0.join("jobs"), |run, name| name == "space" || is_numbered(run, name)),
             (self.visits_path(), is_numbered),
+            (self.operators_folder(), is_numbered),
             (self.checkpoints_path(), is_numbered),
         ]
     }
@@ -78,6 +79,7 @@ impl RunDir {
             self.draws_path(),
             self.speed_path(),
             self.outcomes_path(),
+            self.operators_path(),
         ];
         let others = [self.manifest_path(), self.end_path(), self.footprints_path(), self.trace_path()];
         tables.iter().chain(&others).any(|path| *path == self.0.join(name))

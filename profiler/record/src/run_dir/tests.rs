@@ -55,6 +55,7 @@ fn manifest(text: &str, number: f64, seed: u64) -> Manifest {
             collectives: Some(Collectives::Gloo),
             steps_regex: Some(text.into()),
             input: Some("input.txt".into()),
+            operators: Some(7),
             memory_bytes: Some(seed),
             stressors: vec![text.into()],
             catalogs: vec![text.into()],

@@ -12,7 +12,7 @@ use record::run_dir::RunDir;
 use schema::{
     device::Device,
     spec::{LaunchSpec, Program},
-    wire::{TANDEM_CONTROL, TANDEM_EVENTS, TANDEM_SPEC},
+    wire::{TANDEM_CONTROL, TANDEM_EVENTS, TANDEM_OPERATORS, TANDEM_SPEC},
 };
 
 use super::{beside::Beside, elsewhere, hook, launchers, preload, surroundings::FilledSurroundings, words};
@@ -96,6 +96,8 @@ pub(super) fn of_rank(
                 (TANDEM_EVENTS, file(&run.events_path(launch, rank))?),
                 (TANDEM_CONTROL, file(&run.control_path(launch))?),
             ]);
+            let steps = spec.operators.map(|steps| format!("{}:{}", steps.first, steps.count));
+            environment.extend(steps.map(|text| (TANDEM_OPERATORS, text.into())));
         } else {
             // Without this, Python buffers some thousand bytes of lines before it writes them to a file.
             environment.push(("PYTHONUNBUFFERED", "1".into()));

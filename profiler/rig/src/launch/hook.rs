@@ -42,6 +42,7 @@ const FILES: &[(&str, &[u8])] = hook_files![
     "tandem_hook/installed.py",
     "tandem_hook/job.py",
     "tandem_hook/notes.py",
+    "tandem_hook/operators.py",
     "tandem_hook/phases.py",
 ];
 

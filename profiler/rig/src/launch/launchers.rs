@@ -2,13 +2,13 @@
 
 use std::{env, ffi::OsString};
 
-use schema::wire::{TANDEM_CONTROL, TANDEM_EVENTS, TANDEM_SPEC};
+use schema::wire::{TANDEM_CONTROL, TANDEM_EVENTS, TANDEM_OPERATORS, TANDEM_SPEC};
 
 use super::preload::TANDEM_HOOK;
 
 /// Variables of torchrun, of MPI and its process managers (MPICH, Intel MPI, MVAPICH, Open MPI), of Slurm's steps and of Tandem. Those of
 /// Slurm's jobs, as SLURM_JOB_ID, say what a program may use and are no part of the list.
-const NAMES: [&str; 35] = [
+const NAMES: [&str; 36] = [
     "RANK",
     "LOCAL_RANK",
     "WORLD_SIZE",
@@ -43,6 +43,7 @@ const NAMES: [&str; 35] = [
     TANDEM_SPEC,
     TANDEM_EVENTS,
     TANDEM_CONTROL,
+    TANDEM_OPERATORS,
     TANDEM_HOOK,
 ];
 

@@ -19,11 +19,9 @@ class EventFile:
     @classmethod
     def claim(cls, rank_0: str, rank: int):
         """Opens the file of `rank`. Returns None if another process reports for this rank, or did."""
-        path = rank_0
-        if rank > 0:
-            if not rank_0.endswith(RANK_0):
-                return None
-            path = "%s.%d.jsonl" % (rank_0[: -len(RANK_0)], rank)
+        if not rank_0.endswith(RANK_0) and rank > 0:
+            return None
+        path = path_of_rank(rank_0, rank)
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -78,6 +76,11 @@ class EventFile:
             os.close(descriptor)
             raise OSError("the program has closed and replaced the file of events")
         self._descriptor = descriptor
+
+
+def path_of_rank(rank_0: str, rank: int) -> str:
+    """The path of the file of a rank, beside that of rank 0."""
+    return rank_0 if rank == 0 else "%s.%d.jsonl" % (rank_0[: -len(RANK_0)], rank)
 
 
 def identity(descriptor: int) -> tuple:

@@ -12,6 +12,7 @@ from tandem_hook.boundaries import ADOPT, BEGIN, MARK, NOTHING, STEP, Boundaries
 from tandem_hook.clocks import NAP_S, DeviceClock, HostClock
 from tandem_hook.event_file import EventFile
 from tandem_hook.grant import Grant
+from tandem_hook.operators import Recording
 
 PROTOCOL = 1
 
@@ -41,6 +42,8 @@ class Job:
         self._is_ready = False
         self._device = None
         """A GPU; None on a CPU, and on devices without timing events in PyTorch."""
+        self._recording = None
+        """The recording of operators, in a launch that is made for it."""
         self._optimizers = {}
         """Optimizers that were called before `ready`, by their id."""
         self._noted_turns = False
@@ -82,6 +85,8 @@ class Job:
             if call == BEGIN:
                 return False
             self._say_ready()
+        if self._recording is not None:
+            self._record_operators()
         self._say_completed()
         return not self._may_go_on()
 
@@ -155,6 +160,7 @@ class Job:
             return
         self._say_hello()
         atexit.register(self._guarded, self._finish)
+        self._recording = Recording.requested(rank())
         self._clock = HostClock(self._threads) if self._device is None else DeviceClock(sys.modules["torch"].cuda, self._device)
         self._issued = 1
 
@@ -183,6 +189,15 @@ class Job:
 
     def _may_go_on(self) -> bool:
         return self._grant.steps() > self._issued
+
+    def _record_operators(self) -> None:
+        try:
+            self._recording.after(self._issued, self._device)
+        except Exception as error:
+            if ending.is_of_program(error):
+                raise
+            # Without a trace, the harness says that the recording failed. The job goes on.
+            self._recording = None
 
     def _say_hello(self) -> None:
         torch = sys.modules["torch"]
@@ -239,6 +254,8 @@ class Job:
             return
         error = ending.uncaught()
         try:
+            if self._recording is not None:
+                self._recording.end()
             self._note_uncounted()
             self._say_last_steps()
         except Exception as of_device:

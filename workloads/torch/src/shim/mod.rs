@@ -18,6 +18,7 @@ pub mod memory;
 pub mod memory_trace;
 pub mod meta;
 pub mod nccl;
+pub mod operators;
 pub mod optimizer;
 pub mod random;
 pub mod recompute;

@@ -1,6 +1,6 @@
 """The parts of PyTorch that the hook touches, and that a program needs to call an optimizer. They compute nothing."""
 
-from torch import amp, autograd, cuda, distributed, optim, utils, version
+from torch import amp, autograd, cuda, distributed, optim, profiler, utils, version
 from torch.utils import data
 
 __version__ = "2.11.0+fake"

@@ -3,6 +3,8 @@
 import functools
 from itertools import chain
 
+from torch import profiler
+
 _pre_hooks = {}
 _post_hooks = {}
 
@@ -33,6 +35,7 @@ class Optimizer:
                 if result is not None:
                     raise RuntimeError("a hook of ours changes the arguments")
             out = func(*args, **kwargs)
+            profiler.note(type(self).__name__)
             for post_hook in chain(_post_hooks.values()):
                 post_hook(self, args, kwargs)
             return out
