@@ -1,6 +1,9 @@
 //! The models of a run: the truth of its simulation, and what its policy believes.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context as _, bail};
 use engine::topology::Topology;
@@ -13,6 +16,7 @@ use record::{
     manifest::{Manifest, SizeOfError},
     rows::Warnings,
 };
+use schema::units::Nanos;
 
 use crate::inputs;
 
@@ -25,6 +29,8 @@ pub struct Models {
     pub drift: HostDrift,
     /// The starts of jobs in the tables that the truth was measured in.
     pub startups: Startups,
+    /// The durations of programs without steps in these tables.
+    pub durations: BTreeMap<String, Nanos>,
 }
 
 /// The tables and fitted models of a run.
@@ -71,6 +77,7 @@ impl Models {
             belief: Layers { error, ..layers(belief) },
             drift: truth.table.host_drift(),
             startups: truth.table.startups().clone(),
+            durations: truth.table.durations().map(|(name, took)| (name.to_owned(), took)).collect(),
             truth: layers(truth).build(),
         })
     }

@@ -31,8 +31,10 @@ pub struct JobRequest {
     /// The name of the job in the trace.
     pub name: String,
     pub arrival: Nanos,
-    /// The number of steps of the job. `None` for a command that runs until it ends.
+    /// The number of steps of the job. `None` for a command that runs until it ends, and of which no duration is known.
     pub steps: Option<u64>,
+    /// The time alone of each of its steps, if they are equal parts of the known duration of a command that has no steps of its own.
+    pub part_ns: Option<Nanos>,
     /// The time of a step of the job alone on what it asks for, if the trace gives it. A model is asked with
     /// [`JobRequest::subject`].
     pub step_ns: Option<u64>,
@@ -118,6 +120,7 @@ pub struct Kind<'a> {
     device_type: Option<&'a str>,
     cpus: Option<u16>,
     step_ns: Option<u64>,
+    parts: u32,
 }
 
 /// What a pause does to a job, if jobs are suspended by `pause`.
@@ -184,7 +187,13 @@ impl JobRequest {
             nodes: topology.fewest_nodes(&self.virtual_cluster, device_type, self.devices),
             device_type: self.device_type.as_deref(),
         });
-        JobKey { workload, global_batch: self.what.global_batch(), plan, trace_time }
+        JobKey { trace_time, parts: self.parts(), ..JobKey::new(workload, self.what.global_batch(), plan) }
+    }
+
+    /// See [`JobKey::parts`].
+    fn parts(&self) -> u32 {
+        let parts = self.part_ns.and(self.steps).map(u32::try_from);
+        parts.map_or(1, |parts| parts.unwrap_or(u32::MAX))
     }
 
     /// What jobs have in common for which a model has the same answers.
@@ -197,6 +206,7 @@ impl JobRequest {
             device_type: self.device_type.as_deref(),
             cpus: self.cpus,
             step_ns: self.step_ns,
+            parts: self.parts(),
         }
     }
 

@@ -64,7 +64,7 @@ mod tests {
 
     /// The factor for a job of this batch.
     fn factor(seed: u64, sigma: f64, bias: f64, batch: u32) -> f64 {
-        let job = JobKey { workload: "a", global_batch: Some(batch), plan: None, trace_time: None };
+        let job = JobKey::new("a", Some(batch), None);
         let sharing = &Sharing::TIME_SLICE;
         let (placement, device_type) = (&[1][..], "GPU");
         let question = PredictRequest {

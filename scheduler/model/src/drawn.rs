@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn nineteen_of_twenty_draws_are_in_the_interval_and_company_has_a_factor_of_its_own() {
-        let job = |workload| JobKey { workload, global_batch: Some(8), plan: None, trace_time: None };
+        let job = |workload| JobKey::new(workload, Some(8), None);
         let beside = [job("b")];
         let question = |co_runners| PredictRequest {
             job: job("a"),

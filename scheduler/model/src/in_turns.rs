@@ -63,7 +63,7 @@ mod tests {
 
     fn job(workload: &'static str, step_ns: u64) -> JobKey<'static> {
         let time = TraceTime { step_ns, plan: None, devices: 1, nodes: 1, device_type: None };
-        JobKey { workload, global_batch: None, plan: None, trace_time: Some(time) }
+        JobKey { trace_time: Some(time), ..JobKey::new(workload, None, None) }
     }
 
     fn step_ns(job: JobKey<'_>, co_runners: &[JobKey<'_>], sharing: &str) -> Option<f64> {

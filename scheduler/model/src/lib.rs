@@ -127,6 +127,15 @@ pub struct JobKey<'a> {
     pub plan: Option<Plan>,
     /// The step time alone in the job's trace, if present.
     pub trace_time: Option<TraceTime<'a>>,
+    /// The number of equal parts of its duration that count as its steps, for a program that was measured without steps; else 1.
+    pub parts: u32,
+}
+
+impl<'a> JobKey<'a> {
+    /// A job with steps, of which no trace gives the time.
+    pub fn new(workload: &'a str, global_batch: Option<u32>, plan: Option<Plan>) -> JobKey<'a> {
+        JobKey { workload, global_batch, plan, trace_time: None, parts: 1 }
+    }
 }
 
 impl<T: Throughput + ?Sized> Throughput for &T {

@@ -91,7 +91,7 @@ mod tests {
         startups.add("cmd", (None, None), 1, Nanos(13_000_000_000));
         let named = Some(Named::constant(Nanos(62_000_000_000)));
         let all = KnownCosts { measured: Some(measured()), startups, named };
-        let job = |workload| JobKey { workload, global_batch: None, plan: None, trace_time: None };
+        let job = |workload| JobKey::new(workload, None, None);
         let cost = |workload, of| all.cost(&job(workload), 1, of, &mut || 0.0).map(|cost| cost.0);
         assert_eq!(cost("lstm", Cost::Start), Some(120_000_000));
         assert_eq!(cost("lstm", Cost::Restart), Some(127_000_000));

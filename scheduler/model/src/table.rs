@@ -3,7 +3,7 @@
 mod estimate;
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     time::{Duration, SystemTime},
 };
 
@@ -44,6 +44,10 @@ pub struct Table {
     minds_neighbours: bool,
     device_types: BTreeSet<String>,
     startups: Startups,
+    /// The longest duration of each program that was measured without steps alone.
+    durations: BTreeMap<String, Nanos>,
+    /// The workloads that were measured with steps.
+    with_steps: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -103,6 +107,13 @@ impl Table {
             if let Some(took) = row.startup_ns {
                 self.startups.add(workload, (global_batch, plan), devices, Nanos(took));
             }
+            match (row.step_ns_median, row.wall_ns) {
+                (None, Some(wall)) => {
+                    let longest = self.durations.entry(workload.to_owned()).or_default();
+                    *longest = Nanos(wall).max(*longest);
+                }
+                _ => drop(self.with_steps.insert(workload.to_owned())),
+            }
             self.alone.entry(workload.to_owned()).or_default().push(Alone {
                 of,
                 began,
@@ -130,6 +141,12 @@ impl Table {
             let slowdowns = self.slowdowns.entry(workload.to_owned()).or_default();
             slowdowns.push(Slowdown { of, company, factor, warnings: row.warnings.clone() });
         }
+    }
+
+    /// The programs that were measured without steps alone, and never with them, each with its longest duration.
+    pub fn durations(&self) -> impl Iterator<Item = (&str, Nanos)> {
+        let without_steps = self.durations.iter().filter(|(name, _)| !self.with_steps.contains(*name));
+        without_steps.map(|(name, duration)| (name.as_str(), *duration))
     }
 
     /// Types of the devices in all rows.
@@ -190,7 +207,8 @@ impl Table {
     fn alone(&self, question: &PredictRequest<'_>) -> Option<(Estimate, Option<u32>)> {
         let (rows, threads) = self.rows_alone(question)?;
         let step_ns: Vec<Estimate> = rows.iter().map(|row| row.step_ns).collect();
-        Some((pooled(&step_ns)?, threads))
+        let part = 1.0 / f64::from(question.job.parts);
+        Some((times(pooled(&step_ns)?, (part, Some((part, part)))), threads))
     }
 
     /// The rows that the step time alone is made from, and their number of threads.

@@ -96,7 +96,7 @@ fn an_observation_that_is_no_time_or_of_an_unknown_job_teaches_nothing() {
 #[test]
 fn questions_are_about_jobs_alone_on_devices_of_its_type_with_the_cores_of_its_rows() {
     let model = of_one_device();
-    let job = JobKey { workload: "job", global_batch: Some(16), plan: Some(plan(1)), trace_time: None };
+    let job = JobKey::new("job", Some(16), Some(plan(1)));
     let question = PredictRequest {
         job,
         placement: &[1],

@@ -228,7 +228,7 @@ fn slowdown(
 }
 
 fn subject(job: &Job) -> JobKey<'_> {
-    JobKey { workload: &job.workload, global_batch: job.global_batch, plan: job.plan, trace_time: None }
+    JobKey::new(&job.workload, job.global_batch, job.plan)
 }
 
 fn row(

@@ -31,6 +31,7 @@ fn asked(id: u32, steps: Option<u64>) -> JobRequest {
         name: format!("j{id}"),
         arrival: Nanos(u64::from(id) * Nanos::SECOND.0),
         steps,
+        part_ns: None,
         submitted_at: None,
         step_ns: None,
         shared: Arc::new(SharedRequest {

@@ -13,7 +13,7 @@ pub(super) fn has_time(
 ) -> bool {
     let of_type = topology.nodes().iter().filter(|node| node.device_type == device_type);
     let Some(largest) = of_type.max_by_key(|node| node.devices.len()) else { return false };
-    let job = JobKey { workload, global_batch: Some(batch), plan: Some(plan), trace_time: None };
+    let job = JobKey::new(workload, Some(batch), Some(plan));
     let question = PredictRequest {
         job,
         placement: &largest.few_like_it(plan.ranks()),

@@ -11,6 +11,7 @@ mod launch;
 mod losses;
 mod mean_loss;
 mod memory;
+mod parts;
 mod request;
 mod skipping;
 mod stall;
@@ -237,6 +238,7 @@ impl Launcher for ProcessLauncher {
         let (suspension, left) = (self.setup.suspension, self.steps_left(start.job));
         let mut launch = LaunchState::new(start, &request.spec, suspension, before, left);
         launch.memory_bytes = self.memory_bytes(start);
+        launch.work.parts = self.parts(start.job);
         launch.work.timed = self.setup.keeps_steps.then(Vec::new);
         let member = self.setup.rig.add(request);
         self.setup.rig.look_every(member, launch.work.look);

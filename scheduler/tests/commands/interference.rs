@@ -106,7 +106,7 @@ fn slowdown_of(model: &Interference, jobs: &[JobKey<'_>], sharing: &str) -> Opti
 /// A workload at batch 8 on one device.
 fn at_batch_8(workload: &str) -> JobKey<'_> {
     let plan = Some(Plan { dp: 1, ..Plan::default() });
-    JobKey { workload, global_batch: Some(8), plan, trace_time: None }
+    JobKey::new(workload, Some(8), plan)
 }
 
 fn fit(left_out: &[[&str; 2]]) -> (front_door::Door, InterferenceFit) {

@@ -22,6 +22,7 @@ mod output;
 mod plan;
 mod policies;
 mod predict;
+mod program_lengths;
 mod received;
 mod reconfigure;
 mod robust;

@@ -15,16 +15,21 @@ use record::{
 
 use crate::{run, sim};
 
-const SECOND: u64 = 1_000_000_000;
+pub(crate) const SECOND: u64 = 1_000_000_000;
 
 /// The columns of a trace with programs, workloads and times of steps.
-const HEADER: &str = "name,submit_s,job,command,steps,step_ns\n";
+pub(crate) const HEADER: &str = "name,submit_s,job,command,steps,step_ns\n";
 
 /// Imports for 700 ms, and then shows a step each 20 ms.
 const TRAIN: &str = "sleep 0.7; for i in 1 2 3 4 5 6 7 8 9 10 11 12; do echo step $i; sleep 0.02; done";
 
-/// A table in which `sh train.sh` takes 13 s to start, and 100 ms for a step. The user has named the program, and given it a batch.
-fn with_table(door: &Door) {
+/// A table in which `sh train.sh` takes 13 s to start, and 100 ms for a step.
+pub(crate) fn with_table(door: &Door) {
+    with_row(door, |row| Summary { step_ns_median: Some(SECOND / 10), startup_ns: Some(13 * SECOND), ..row });
+}
+
+/// A table with a row of `sh train.sh` alone. The user has named the program, and given it a batch.
+pub(crate) fn with_row(door: &Door, measured: impl Fn(Summary) -> Summary) {
     sim::measured(door, "t");
     let run = RunDir::open(&door.path("t")).expect("it is a run");
     let mut manifest = run.manifest().expect("it reads");
@@ -48,15 +53,13 @@ fn with_table(door: &Door) {
         plan: None,
         global_batch: Some(16),
         samples_per_s: None,
-        step_ns_median: Some(SECOND / 10),
-        startup_ns: Some(13 * SECOND),
         ..rows[0].clone()
     };
-    rows.push(program);
+    rows.push(measured(program));
     rows::write(&run.summary_path(), &rows).expect("it is written");
 }
 
-fn simulated(door: &Door, arguments: &str) -> Vec<Outcome> {
+pub(crate) fn simulated(door: &Door, arguments: &str) -> Vec<Outcome> {
     let _ = std::fs::remove_dir_all(door.path("s"));
     door.exits(0, &format!("sim {arguments} --cluster 1x1 --table t --out s"));
     rows::read(&RunDir::open(&door.path("s")).expect("it is a run").outcomes_path()).expect("it reads")

@@ -281,6 +281,7 @@ fn asked(jobs: &[Wanted]) -> Vec<JobRequest> {
         name: format!("j{id}"),
         arrival: Nanos::ZERO,
         steps: wanted.steps(),
+        part_ns: None,
         submitted_at: None,
         step_ns: None,
         shared: Arc::new(SharedRequest {

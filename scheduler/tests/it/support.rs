@@ -25,6 +25,7 @@ pub(crate) fn asked(id: u32, arrival: u64, devices: u32, steps: u64, step_ns: u6
         name: format!("job-{id}"),
         arrival: Nanos(arrival),
         steps: Some(steps),
+        part_ns: None,
         submitted_at: None,
         step_ns: Some(step_ns),
         shared: Arc::new(SharedRequest {

@@ -321,8 +321,7 @@ fn a_calibration_has_all_that_a_simulation_asks_for() {
     let record = Path::new(env!("CARGO_MANIFEST_DIR")).join("../reports/record/20261122-epyc/machine.toml");
     let calibration = Calibration::read(&record).unwrap();
     let costs = Measured::new(&[calibration], Nanos::ZERO).unwrap();
-    let job =
-        JobKey { workload: "lstm", global_batch: Some(20), plan: Some(Plan::default()), trace_time: None };
+    let job = JobKey::new("lstm", Some(20), Some(Plan::default()));
     let ms = |of| costs.cost(&job, 1, of, &mut || 0.0).map(|cost| (cost.as_secs_f64() * 1e3).round());
     // Start 175 ms and restore 4 ms; the first step takes 66 ms and another 32 ms.
     let expected = [208.0, 213.0, 2.0, 0.0, 8.0, 52.0].map(Some);
@@ -343,6 +342,7 @@ fn a_calibration_has_all_that_a_simulation_asks_for() {
     let message = "job 'job-0': the cost to start gpt2 was not measured; calibrate with it, or name a cost with --switch-cost";
     assert_eq!(refused(&jobs).as_deref(), Some(message));
     jobs[0].steps = None;
-    let message = "job 'job-0': its length is not known; add columns 'steps' and 'step_ns' to its trace";
+    let message = "job 'job-0': its length is not known; add columns 'steps' and 'step_ns' to its trace, or name a table in which \
+                   `profile single` measured the duration of the command";
     assert_eq!(refused(&jobs).as_deref(), Some(message));
 }

@@ -86,8 +86,11 @@ fn outcome(
         busy_share_ns: known(busy_share),
         alone_ns: None,
         fair_ns: None,
-        // It is not known when a command without a number of steps began to train.
-        first_100_ns: job.first_steps.filter(|_| asked.steps.is_some()).map(|at| (at - asked.arrival).0),
+        // It is not known when a command without steps of its own began to train.
+        first_100_ns: job
+            .first_steps
+            .filter(|_| asked.steps.is_some() && asked.part_ns.is_none())
+            .map(|at| (at - asked.arrival).0),
         starts: account.starts,
         pauses: account.pauses,
         stops: Some(account.stops),

@@ -85,7 +85,8 @@ pub struct Outcome {
     pub migrations: Option<u32>,
     /// Number of restarts after failures.
     pub retries: u32,
-    /// Effective steps, and the requested steps.
+    /// Effective steps, and the requested steps. Of a program without steps whose duration is known, equal parts
+    /// of the duration.
     pub steps: u64,
     #[serde(deserialize_with = "Option::deserialize")]
     pub steps_asked: Option<u64>,

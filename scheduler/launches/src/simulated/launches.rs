@@ -24,7 +24,11 @@ impl SimulatedLauncher<'_> {
         let cost = if launch.saved.is_some() { Cost::Restart } else { Cost::Start };
         let Settings { seed, noise, .. } = self.settings;
         launch.speed = (noise * normal(&mut numbers(seed, Draw::Speed, id.0, start.number))).exp();
-        let takes = self.cost(id, cost)?;
+        let takes = match self.asked[id.0 as usize].part_ns {
+            // The duration of the program contains its start.
+            Some(_) => Nanos::ZERO,
+            None => self.cost(id, cost)?,
+        };
         let takes = self.ordered(id, Settled::Running).unwrap_or(takes);
         for device in &start.devices {
             self.devices[device.0 as usize].has.push(id);

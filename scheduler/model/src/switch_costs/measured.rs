@@ -165,12 +165,8 @@ pub(super) mod tests {
     #[test]
     fn costs_are_sums_of_what_was_measured_of_the_closest_job() {
         let measured = measured();
-        let job = |workload, batch, plan: &str| JobKey {
-            workload,
-            global_batch: Some(batch),
-            plan: Some(plan.parse().unwrap()),
-            trace_time: None,
-        };
+        let job =
+            |workload, batch, plan: &str| JobKey::new(workload, Some(batch), Some(plan.parse().unwrap()));
         let ms = |job: &JobKey<'_>, devices, of, luck: f64| {
             measured.cost(job, devices, of, &mut || luck).map(|cost| cost.0 as f64 / 1e6)
         };

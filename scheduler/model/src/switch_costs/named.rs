@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn a_named_cost_may_depend_on_the_number_of_devices() {
-        let job = JobKey { workload: "philly", global_batch: None, plan: None, trace_time: None };
+        let job = JobKey::new("philly", None, None);
         let cost =
             |named: &Named, devices| named.cost(&job, devices, Cost::Restart, &mut || 0.0).map(|cost| cost.0);
         let named: Named = "40s,9:60s,17:2m".parse().unwrap();

@@ -57,7 +57,7 @@ mod tests {
             startups.add("bert", (Some(batch), None), devices, Nanos(took));
         }
         let median = |workload, batch, devices| {
-            let job = JobKey { workload, global_batch: Some(batch), plan: None, trace_time: None };
+            let job = JobKey::new(workload, Some(batch), None);
             startups.median_for(&job, devices).map(|took| took.0)
         };
         assert_eq!(median("bert", 8, 1), Some(12));

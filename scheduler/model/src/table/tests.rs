@@ -127,7 +127,7 @@ fn table() -> Table {
 }
 
 fn subject(workload: &'static str, plan: &str) -> JobKey<'static> {
-    JobKey { workload, global_batch: Some(8), plan: Some(plan.parse().unwrap()), trace_time: None }
+    JobKey::new(workload, Some(8), Some(plan.parse().unwrap()))
 }
 
 /// The job with a step time in its trace, of its plan on this number of devices of one node.

@@ -323,7 +323,7 @@ impl Lengths {
         let trace_time =
             row.step_ns.map(|step_ns| TraceTime { step_ns, plan, devices, nodes: 1, device_type: None });
         let question = PredictRequest {
-            job: JobKey { workload: &job.workload, global_batch: job.global_batch, plan, trace_time },
+            job: JobKey { trace_time, ..JobKey::new(&job.workload, job.global_batch, plan) },
             placement: &[devices],
             device_type: &self.device_type,
             cpus: row.cpus,

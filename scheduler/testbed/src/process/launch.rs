@@ -92,7 +92,11 @@ impl LaunchState {
 
     /// Takes an input of its life. Returns the effects, in order.
     pub(super) fn step(&mut self, input: Input) -> Vec<Effect> {
-        self.machine.step(input, self.work.is_idle())
+        let effects = self.machine.step(input, self.work.is_idle());
+        if let Some(parts) = &mut self.work.parts {
+            parts.note(self.machine.trains(), Nanos::monotonic_now());
+        }
+        effects
     }
 
     pub(super) fn phase(&self) -> LaunchPhase {
@@ -179,7 +183,7 @@ impl LaunchState {
     /// How it ended, with the steps that its job's last checkpoint holds.
     pub(super) fn ended(&self, end: &LaunchEnd, saved: u64) -> ClusterEvent {
         let job = self.job;
-        let finished = ClusterEvent::Finished { job, steps: self.work.steps() };
+        let finished = ClusterEvent::Finished { job, steps: self.work.steps_at_end() };
         let failed = |kind, detail| ClusterEvent::Failed { job, steps: saved, kind, detail };
         match (self.machine.failure(), end.err) {
             // Whatever we ended it for came too late.

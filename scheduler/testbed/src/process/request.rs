@@ -10,7 +10,7 @@ use record::manifest::Cell;
 use rig::LaunchRequest;
 use schema::{catalog::Workload, device::Device, spec::Program};
 
-use super::{ProcessLauncher, TestbedSetup, host_cores::is_gpu};
+use super::{ProcessLauncher, TestbedSetup, host_cores::is_gpu, parts::Parts};
 
 impl ProcessLauncher {
     /// Of a job, from its last checkpoint.
@@ -81,9 +81,16 @@ impl ProcessLauncher {
         self.setup.catalog.get(&cell.workload).filter(|_| cell.command.is_none())
     }
 
+    /// The parts of the duration of a program that has no steps of its own, if it is known.
+    pub(super) fn parts(&self, job: JobId) -> Option<Parts> {
+        let asked = self.setup.asked.get(job.0 as usize)?;
+        Some(Parts::new(asked.steps?, asked.part_ns?))
+    }
+
     /// Steps that a job has not saved; absent where it runs until it ends.
     pub(super) fn steps_left(&self, job: JobId) -> Option<u64> {
-        let steps = self.setup.asked.get(job.0 as usize)?.steps?;
+        let asked = self.setup.asked.get(job.0 as usize)?;
+        let steps = asked.steps.filter(|_| asked.part_ns.is_none())?;
         Some(steps.saturating_sub(self.setup.checkpoints.steps(job)))
     }
 }

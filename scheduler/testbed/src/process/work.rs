@@ -12,7 +12,7 @@ use schema::{
     wire::{Event, Step},
 };
 
-use super::{mean_loss::MeanLoss, throttle::Throttle};
+use super::{mean_loss::MeanLoss, parts::Parts, throttle::Throttle};
 
 /// The work that a launch is granted ahead, in place of the default of [`Pace`]: the longest time that others wait until it rests.
 pub(super) const TESTBED_AHEAD: Duration = Duration::from_millis(500);
@@ -59,6 +59,8 @@ pub(super) struct LaunchWork {
     /// The interval between reads of its events, and when to look whether another one is better.
     pub(super) look: Duration,
     look_at: Nanos,
+    /// The progress of a program without steps whose duration is known.
+    pub(super) parts: Option<Parts>,
 }
 
 impl LaunchWork {
@@ -90,6 +92,7 @@ impl LaunchWork {
             // Whether a command ever reports a step is not known.
             look: if is_command { LOOK_EVERY } else { LOOK_AT_FIRST },
             look_at: Nanos::ZERO,
+            parts: None,
         }
     }
 
@@ -100,7 +103,13 @@ impl LaunchWork {
 
     /// Steps of its job.
     pub(super) fn steps(&self) -> u64 {
-        self.before + self.done
+        let done = self.parts.as_ref().map(|parts| parts.done(Nanos::monotonic_now()));
+        self.before + done.unwrap_or(self.done)
+    }
+
+    /// Steps of its job if it has come to its end.
+    pub(super) fn steps_at_end(&self) -> u64 {
+        self.before + self.parts.as_ref().map_or(self.done, Parts::count)
     }
 
     /// Steps that the launch had to do when it began, less those that were skipped. `None` for a command that runs until it ends.

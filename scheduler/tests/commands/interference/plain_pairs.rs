@@ -188,7 +188,7 @@ fn slowdowns_are_learned_from_speeds_alone() {
     assert_eq!(error(LeftOutPart::Workload, SlowdownEstimator::Model).rows, 2 * slowdowns - of_one);
 
     let model = Interference::new(&fit);
-    let program = |workload| JobKey { workload, global_batch: None, plan: None, trace_time: None };
+    let program = |workload| JobKey::new(workload, None, None);
     let ask = |job, beside| slowdown_of(&model, &[program(job), program(beside)], "time-slice");
     for (one, other) in kept_aside.into_iter().flat_map(|(one, other)| [(one, other), (other, one)]) {
         let expected = log(one, other).exp();

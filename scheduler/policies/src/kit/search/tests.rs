@@ -28,6 +28,7 @@ fn member(id: u32, floor: f64, steps: u64) -> JobRequest {
         name: format!("m{id}"),
         arrival: Nanos::ZERO,
         steps: Some(steps),
+        part_ns: None,
         submitted_at: None,
         step_ns: Some(SECOND.0),
         shared: Arc::new(SharedRequest {
