@@ -6,6 +6,7 @@
 mod all_reduce;
 mod limits;
 mod memory;
+mod program;
 mod restart;
 mod running;
 mod suspend;

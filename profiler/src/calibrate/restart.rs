@@ -19,6 +19,7 @@ use schema::{
 
 use super::{
     limits::{Limits, NO_TIME},
+    program,
     running::{Running, Trouble, step},
     suspend::{self, Suspended, Ways},
     values::{failed, over_repeats},
@@ -43,11 +44,11 @@ pub(super) type Parts = BTreeMap<Switch, (Nanos, Option<u64>)>;
 
 /// What was measured in one restart.
 #[derive(Default)]
-struct Restarted {
-    parts: Parts,
-    ways: Ways,
+pub(super) struct Restarted {
+    pub(super) parts: Parts,
+    pub(super) ways: Ways,
     /// What failed when `cuda-checkpoint` moved the job.
-    move_failure: Option<String>,
+    pub(super) move_failure: Option<String>,
 }
 
 /// What was measured of a job so far.
@@ -91,7 +92,11 @@ impl Restarts<'_> {
             }
             let what = format!("restart of {}", job.cell.name);
             progress.begin(&what);
-            match self.restart(job.cell, block, job.not_moved.is_none()) {
+            let restarted = match job.cell.command {
+                Some(_) => self.restart_program(job.cell, block),
+                None => self.restart(job.cell, block, job.not_moved.is_none()),
+            };
+            match restarted {
                 Ok(Restarted { parts, ways, move_failure }) => {
                     progress.end(&format!("{what}: {} in all", parts[&Switch::Total].0));
                     job.parts.push(parts);
@@ -211,6 +216,18 @@ impl Restarts<'_> {
 
     /// Starts a launch and waits until it is ready.
     fn start(&mut self, cell: &Cell, block: u32, restore: Option<&Path>) -> Result<Running<'_>, Trouble> {
+        let mut running = self.launch(cell, block, restore)?;
+        running.all_say(|event| matches!(event, Event::Ready(_)).then_some(()))?;
+        Ok(running)
+    }
+
+    /// Starts a launch.
+    pub(super) fn launch(
+        &mut self,
+        cell: &Cell,
+        block: u32,
+        restore: Option<&Path>,
+    ) -> Result<Running<'_>, Trouble> {
         let failed = |error: anyhow::Error| Trouble::Failed(format!("{error:#}"));
         let number = self.run.next_number().map_err(|error| failed(error.into()))?;
         let mut request = launch::request(self.run, self.manifest, self.catalog, cell, (number, block), None)
@@ -225,9 +242,7 @@ impl Restarts<'_> {
         let event_loop = EventLoop::new(self.rig, None, &self.limits.interrupt);
         let member = event_loop.rig.add(request);
         let (said, pid, is_over) = (Vec::new(), None, false);
-        let mut running = Running { event_loop, member, ranks, checkpoint, said, pid, is_over };
-        running.all_say(|event| matches!(event, Event::Ready(_)).then_some(()))?;
-        Ok(running)
+        Ok(Running { event_loop, member, ranks, checkpoint, said, pid, is_over })
     }
 }
 
@@ -251,7 +266,8 @@ impl<'a> MeasuredJob<'a> {
         if self.parts.len() < 2 {
             return;
         }
-        for &part in Switch::ALL {
+        let is_program = self.cell.command.is_some();
+        for &part in if is_program { &program::PARTS } else { Switch::ALL } {
             match row(self.cell, part, &self.parts) {
                 Some(row) => found.restart.push(row),
                 // The reason is in its row of `suspend`.
@@ -262,12 +278,13 @@ impl<'a> MeasuredJob<'a> {
                 }
             }
         }
-        found.suspend.extend(suspend::rows(self.cell, &self.ways, self.not_moved.as_deref()));
+        let ways = if is_program { &program::WAYS } else { Suspension::ALL };
+        found.suspend.extend(suspend::rows(self.cell, ways, &self.ways, self.not_moved.as_deref()));
     }
 }
 
 /// The longest time of a rank.
-fn longest(said: &[(Nanos, Nanos)]) -> Nanos {
+pub(super) fn longest(said: &[(Nanos, Nanos)]) -> Nanos {
     said.iter().map(|(_, dur)| *dur).max().unwrap_or_default()
 }
 

@@ -163,7 +163,12 @@ pub(super) fn cannot_be_moved(cell: &Cell) -> Option<String> {
 }
 
 /// The rows of a job, one for each way of suspending it.
-pub(super) fn rows(cell: &Cell, taken: &[Ways], not_moved: Option<&str>) -> Vec<SuspendRow> {
+pub(super) fn rows(
+    cell: &Cell,
+    ways: &[Suspension],
+    taken: &[Ways],
+    not_moved: Option<&str>,
+) -> Vec<SuspendRow> {
     let row = |suspension: &Suspension| {
         let all: Vec<Suspended> = taken.iter().filter_map(|ways| ways.get(suspension).copied()).collect();
         let cost = cost(&all);
@@ -176,7 +181,7 @@ pub(super) fn rows(cell: &Cell, taken: &[Ways], not_moved: Option<&str>) -> Vec<
             cost,
         }
     };
-    Suspension::ALL.iter().map(row).collect()
+    ways.iter().map(row).collect()
 }
 
 /// The means over repeats; `None` for fewer than two.

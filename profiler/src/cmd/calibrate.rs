@@ -10,9 +10,9 @@ use anyhow::bail;
 use clap::ValueEnum as _;
 use cli::table;
 use jobs::{
-    cells::{self, Grid, joined},
+    cells::{self, CommandLine, Grid, joined},
     manifest::{self, RunRequest},
-    pool,
+    pool, surroundings,
 };
 use record::{
     calibration::{Calibration, Measured, SuspendRow},
@@ -36,8 +36,9 @@ use crate::calibrate::{self, CalibrationPart, Calibrator};
 /// On the devices of the pool, it measures the contention between cores, the memory bandwidth of CPU devices, copies to and
 /// from GPUs, and all-reduces by size and number of ranks through the process groups that training uses. For each JOB, it
 /// measures the cost to stop the job and to start it again from a checkpoint, part by part, on a real launch, and what one suspension
-/// costs in each of the ways of `sched run --suspend`: step-gate, pause, checkpoint, and cuda-checkpoint if it is usable here. Without a
-/// JOB, no restart is measured: each takes several launches, and you choose the jobs that matter.
+/// costs in each of the ways of `sched run --suspend`: step-gate, pause, checkpoint, and cuda-checkpoint if it is usable here. For each
+/// program of --cmd, it measures the start, the end, and what one hold at a step costs. Without a JOB and a program, no restart is
+/// measured: each takes several launches, and you choose the jobs that matter.
 ///
 /// Every number has a 95 % interval over repeats. The file is replaced only when everything is measured; it also has what could
 /// not be measured, with the reason. The events behind the numbers are in a separate run under runs/. Nothing else should use
@@ -47,11 +48,19 @@ use crate::calibrate::{self, CalibrationPart, Calibrator};
 ///
 /// Example: `profile calibrate resnet18-cifar gpt2-mini@dp2 --device cuda:0,cuda:1 --out h200.toml`
 ///
+/// Example: `profile calibrate --parts restart --cmd "python3 train.py" --device cpu:0`
+///
 /// Example: `profile calibrate --parts all-reduce --kib 1,1024 --device cpu:0,cpu:1`
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// Jobs whose restarts are measured: `WORKLOAD[@bN][@PLAN][@on=DEVICE]`, or `set:NAME`.
     jobs: Vec<Job>,
+    /// A program of your own whose start, end and hold are measured, with the step hook in it. The text is split as a shell splits it,
+    /// but no shell runs it.
+    ///
+    /// It takes the first device, and has to take at least ten steps. A program is started again from its beginning.
+    #[arg(long, value_name = "COMMAND")]
+    cmd: Vec<CommandLine>,
     /// Devices to measure [default: the best device that is present].
     #[arg(long, value_name = "POOL", value_delimiter = ',')]
     device: Vec<Device>,
@@ -130,10 +139,16 @@ fn parts(args: &Args) -> anyhow::Result<Vec<CalibrationPart>> {
         return Ok(CalibrationPart::value_variants().to_vec());
     }
     let names = |part| args.parts.contains(&part);
-    match (names(CalibrationPart::Restart), args.jobs.is_empty()) {
-        (true, true) => bail!("--parts restart: name a job to restart, as in `profile calibrate lstm`"),
+    match (names(CalibrationPart::Restart), args.jobs.is_empty() && args.cmd.is_empty()) {
+        (true, true) => {
+            bail!(
+                "--parts restart: name a job to restart, as in `profile calibrate lstm`, or a program with --cmd"
+            )
+        }
         (false, false) => {
-            bail!("a job is named, but --parts does not contain restart; add it, or remove the job")
+            bail!(
+                "a job or a program is named, but --parts does not contain restart; add it, or remove the name"
+            )
         }
         _ => {}
     }
@@ -180,12 +195,19 @@ fn manifest(
         }
     }
     cells.extend(jobs);
+    let surroundings = surroundings::make(None, &[])?;
+    let commands = args.cmd.iter().map(|CommandLine(argv)| &argv[..]);
+    for program in cells::programs(catalog, commands, &[], None)? {
+        cells.push(cells::command(&program, &pool[0], &surroundings)?);
+    }
+    cells::distinct(&cells)?;
     let settings = Settings {
         repeats: args.repeats,
         seconds: Some(args.seconds.unwrap_or(SECONDS)),
         budget_s: args.budget.map(|budget| budget.as_secs_f64()),
         collectives: args.collectives,
         catalogs: args.catalog.clone(),
+        surroundings: (!args.cmd.is_empty()).then_some(surroundings),
         ..Settings::default()
     };
     manifest::make(catalog, RunRequest { cells, groups: Vec::new(), settings, seed: args.seed })

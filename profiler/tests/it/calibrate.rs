@@ -14,8 +14,11 @@ use schema::{
     device::Device,
     events,
     spec::{Collectives, Program},
+    units::Nanos,
     wire::{Event, EventLine},
 };
+
+use crate::foreign::{with_fake_pytorch, with_program};
 
 fn calibration(door: &Door, name: &str) -> Calibration {
     Calibration::read(&door.path(name)).expect("it reads back")
@@ -132,7 +135,7 @@ fn parts_on_cores() -> Vec<Switch> {
 }
 
 /// Bounds from the events of a launch that is released after 4 steps and held after 8: the maximum time of the release, and the minimum
-/// and maximum time of the hold, ns. `None` if the launch did fewer steps.
+/// and maximum time of the hold, ns. `None` if the launch did fewer steps. A program is not paused, and its hold has no maximum.
 fn release_and_hold(run: &RunDir, launch: &str) -> Option<[u64; 3]> {
     let spec = run.spec(launch).expect("it was written");
     let read = |rank| events::read(&run.events_path(launch, rank), rank).expect("they are whole");
@@ -153,7 +156,8 @@ fn release_and_hold(run: &RunDir, launch: &str) -> Option<[u64; 3]> {
     });
     let (began, ended) = (step(4).map(|(start, _)| start).max()?, step(7).map(|(_, end)| end).max()?);
     // The harness commands the release after it sees the first rest, and the pause after it sees the second.
-    Some([began - held(4)?, held(8)? - ended, paused.min()? - ended].map(|time| time.0))
+    let longest = paused.min().map_or(Nanos(u64::MAX), |paused| paused - ended);
+    Some([began - held(4)?, held(8)? - ended, longest].map(|time| time.0))
 }
 
 #[test]
@@ -243,6 +247,42 @@ fn a_restart_is_done_for_real_and_has_all_its_parts() {
     assert_eq!(launches.iter().filter(|launch| restored(launch)).count(), 6);
     assert_eq!(fs::read_dir(door.path("r/checkpoints")).expect("the folder stays").count(), 0);
     assert_eq!(run.end().expect("end.toml reads").expect("it ended").exit_code, 1);
+}
+
+#[test]
+fn a_program_is_held_ended_and_started_again_from_its_beginning() {
+    let Some(door) = with_program("train()") else { return };
+    let options = "calibrate --parts restart --device cpu:0 --repeats 2 --run r --out m.toml";
+    let mut command = door.command(options);
+    command.args(["--cmd", "python3 train.py", "--cmd", "true"]);
+    with_fake_pytorch(&mut command);
+    let said = exits(1, command);
+    let found = calibration(&door, "m.toml");
+    each_lies_in_its_interval(&found);
+    let parts: Vec<Switch> = found.restart.iter().map(|row| row.part).collect();
+    let expected = [Switch::Release, Switch::Hold, Switch::Stop, Switch::Start, Switch::Step, Switch::Total];
+    assert_eq!(parts, expected);
+    let ns = |part| found.restart.iter().find(|row| row.part == part).expect("it is there").ns.value;
+    let run = door.run("r");
+    let launches = run.launches().expect("there are launches");
+    let seen: Vec<[u64; 3]> = launches.iter().filter_map(|launch| release_and_hold(&run, launch)).collect();
+    let [first, second] = &seen[..] else { panic!("a launch of each repeat is held: {seen:?}") };
+    let mean = |place: usize| ((first[place].max(1) as f64) * (second[place].max(1) as f64)).sqrt();
+    assert!(
+        ns(Switch::Release) as f64 <= mean(0) + 1.0 && ns(Switch::Hold) as f64 >= mean(1) - 1.0,
+        "{seen:?}"
+    );
+    // A step waits for 2 ms. The start includes two steps.
+    assert!(ns(Switch::Step) >= 2_000_000 && ns(Switch::Start) >= 2 * 2_000_000, "{:?}", found.restart);
+    assert!(ns(Switch::Total) >= ns(Switch::Start), "{:?}", found.restart);
+    let [held] = &found.suspend[..] else { panic!("{:?}", found.suspend) };
+    let cost = held.cost.as_ref().expect("it was measured");
+    assert_eq!(held.suspension, Suspension::StepGate);
+    assert_eq!((cost.suspend_ns.value, cost.resume_ns.value), (ns(Switch::Hold), ns(Switch::Release)));
+    let [missing] = &found.not_measured[..] else { panic!("{:?}", found.not_measured) };
+    assert!(missing.what.contains("cmd-true") && missing.reason == "ended by itself", "{missing:?}");
+    assert!(said.out.contains("start"), "{}", said.out);
+    assert_eq!(door.leftovers(), Vec::<String>::new());
 }
 
 #[test]
@@ -356,13 +396,17 @@ fn slips_are_usage_errors_that_say_what_to_do() {
         (2, "--repeats 1", "2.."),
         (2, "--device cpu:0,cpu:0", "names cpu:0 twice"),
         (2, "--out no/such/machine.toml --device cpu:0", "there is no folder no/such"),
-        (2, "--parts restart --device cpu:0", "name a job to restart"),
+        (
+            2,
+            "--parts restart --device cpu:0",
+            "name a job to restart, as in `profile calibrate lstm`, or a program with --cmd",
+        ),
         (
             2,
             "--parts memory,all-reduce --device cpu:0",
             "it needs two devices of a kind, which the pool lacks",
         ),
-        (2, "lstm --parts memory --device cpu:0", "does not contain restart; add it, or remove the job"),
+        (2, "lstm --parts memory --device cpu:0", "does not contain restart; add it, or remove the name"),
         (2, "--parts memory --kib 1 --device cpu:0", "--parts does not contain all-reduce; add it"),
         (2, "--parts memory --seconds 1 --device cpu:0", "--parts does not contain all-reduce; add it"),
         (3, "--device cpu:9999", "core 9999 of cpu:9999 is not among the cores"),

@@ -86,8 +86,12 @@ impl SwitchCosts for Measured {
     fn cost(&self, job: &JobKey<'_>, devices: u32, of: Cost, luck: &mut dyn FnMut() -> f64) -> Option<Nanos> {
         let measured = &self.closest(job, devices)?.parts;
         let is_measured = |parts: &&&[Switch]| parts.iter().all(|part| measured.contains_key(part));
+        let parts = match measured.contains_key(&Switch::FirstStep) {
+            true => parts(of, self.suspension),
+            false => parts_of_program(of),
+        };
         let mut ns = 0.0;
-        for part in *parts(of, self.suspension).iter().find(is_measured)? {
+        for part in *parts.iter().find(is_measured)? {
             let PartCost { ns: middle, log_deviation } = measured.get(part)?;
             ns += middle * (log_deviation * luck()).exp();
             if *part == Switch::FirstStep {
@@ -124,6 +128,18 @@ fn parts(cost: Cost, suspension: Suspension) -> &'static [&'static [Switch]] {
         }
         (Cost::Checkpoint, _) => &[&[Switch::CheckpointAnswer], &[Switch::Checkpoint]],
         (Cost::Stop, _) => &[&[Switch::Stop]],
+    }
+}
+
+/// The parts of a cost of a user's program. Its start ends with its first steps, it is started again from its beginning, and a pause
+/// holds it at a step.
+fn parts_of_program(cost: Cost) -> &'static [&'static [Switch]] {
+    match cost {
+        Cost::Start | Cost::Restart => &[&[Switch::Start]],
+        Cost::Pause => &[&[Switch::Hold]],
+        Cost::Resume => &[&[Switch::Release]],
+        Cost::Checkpoint => &[&[]],
+        Cost::Stop => &[&[Switch::Stop]],
     }
 }
 
@@ -178,6 +194,32 @@ pub(super) mod tests {
         assert_eq!(ms(&job("lstm", 40, "dp1"), 1, Cost::Stop, 0.0), Some(55.0));
         assert_eq!(ms(&job("lstm", 99, "dp4"), 4, Cost::Stop, 0.0), Some(80.0));
         assert_eq!(ms(&job("gpt2", 20, "dp1"), 1, Cost::Stop, 0.0), None);
+        // A program of the user's has no first step apart from its start, and takes no checkpoint.
+        let mut measured = measured.clone();
+        for (part, ms) in [
+            (Switch::Start, 900),
+            (Switch::Hold, 3),
+            (Switch::Release, 1),
+            (Switch::Stop, 40),
+            (Switch::Step, 9),
+        ] {
+            measured.add(&row("cmd-python3-1a2b3c", 1, part, [ms; 3])).unwrap();
+        }
+        let program = JobKey::new("cmd-python3-1a2b3c", None, None);
+        let costs =
+            Cost::ALL.map(|of| measured.cost(&program, 1, of, &mut || 0.0).map(|cost| cost.0 / 1_000_000));
+        let expected = [
+            (Cost::Start, 900),
+            (Cost::Restart, 900),
+            (Cost::Pause, 3),
+            (Cost::Resume, 1),
+            (Cost::Checkpoint, 0),
+            (Cost::Stop, 40),
+        ];
+        assert_eq!(
+            Cost::ALL.iter().copied().zip(costs).collect::<Vec<_>>(),
+            expected.map(|(of, ms)| (of, Some(ms)))
+        );
         // Half of the log interval is ln 2: five repeats have a deviation of sqrt(5) / 2.7764 of that.
         let unlucky = 100.0 * (2f64.ln() * 5f64.sqrt() / 2.776_445_105).exp() + 20.0;
         let drawn = ms(&lstm, 1, Cost::Start, 1.0).unwrap();
