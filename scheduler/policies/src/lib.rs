@@ -31,6 +31,7 @@ mod sjf;
 mod srsf;
 mod srtf;
 mod synergy;
+mod tandem;
 mod themis;
 mod tiresias;
 
@@ -64,4 +65,5 @@ pub const POLICIES: &[&Declaration] = &[
     &rubick::RUBICK,
     &lucid::LUCID,
     &gandiva::GANDIVA,
+    &tandem::TANDEM,
 ];

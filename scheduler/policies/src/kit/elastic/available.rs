@@ -60,6 +60,11 @@ impl<'a> Available<'a> {
         self.view.occupancy.nodes_in(pool).map(|node| self.devices[node.0 as usize]).sum()
     }
 
+    /// The number of devices of a node.
+    pub(crate) fn at(&self, node: NodeId) -> u32 {
+        self.devices[node.0 as usize]
+    }
+
     /// Takes devices of nodes, with cores for each.
     pub(crate) fn take(&mut self, nodes: &[(NodeId, u32)], cpus: Option<u16>) {
         for &(node, devices) in nodes {
@@ -99,7 +104,8 @@ impl<'a> Available<'a> {
         Some(found)
     }
 
-    fn has(&self, nodes: &[(NodeId, u32)], cpus: Option<u16>) -> bool {
+    /// Whether nodes have these devices, with cores for each.
+    pub(crate) fn has(&self, nodes: &[(NodeId, u32)], cpus: Option<u16>) -> bool {
         nodes.iter().all(|&(node, devices)| {
             let needed = devices * u32::from(cpus.unwrap_or_default());
             self.devices[node.0 as usize] >= devices

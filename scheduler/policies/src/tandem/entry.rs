@@ -1,0 +1,197 @@
+//! A job in a decision: how it may run, how long it still takes, and what it costs to stop it.
+
+use engine::{
+    cluster::JobId,
+    job::{Placed, State},
+    occupancy::PoolId,
+    topology::NodeId,
+    view::View,
+};
+use formats::trace::Class;
+use schema::{plan::Plan, units::Nanos};
+
+use super::settings::Settings;
+use crate::kit::{
+    belief,
+    elastic::{Curve, Level, Standing, Target, restart_s, steps_left},
+    progress::Progress,
+};
+
+/// The remaining time in seconds of a job of which nothing is known and that has not run yet.
+const FIRST_GUESS_S: f64 = 1.0;
+
+/// A job that waits or has devices.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) job: JobId,
+    pub(super) pool: PoolId,
+    /// The ways in which it may run, in ascending order of devices and of rate. There is at least one.
+    pub(super) options: Vec<RunOption>,
+    /// The place of the option with the least device time.
+    pub(super) base: usize,
+    pub(super) work: Work,
+    pub(super) now: Now,
+    /// Since when it has waited for longer than the bound.
+    pub(super) overdue_since: Option<Nanos>,
+}
+
+/// A number of devices that a job may have, and what it does with them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct RunOption {
+    pub(super) devices: u32,
+    /// Cores for each rank.
+    pub(super) cpus: Option<u16>,
+    pub(super) plan: Option<Plan>,
+    /// Steps per second.
+    pub(super) rate: f64,
+}
+
+/// The remaining work of a job.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Work {
+    /// Steps.
+    Steps(f64),
+    /// A guess, because the number of its steps or their time is not known: as many seconds as it has run.
+    Guessed(f64),
+}
+
+/// Where a job is.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Now {
+    Waits,
+    Runs(Runs),
+    /// It has these devices, and may not be changed in this decision.
+    Stays(Runs),
+}
+
+/// How a job runs.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Runs {
+    pub(super) target: Target,
+    /// Steps per second, beside the jobs that share its devices.
+    pub(super) rate: f64,
+    /// What it costs to stop it and to start it again, in seconds. `None` if it is not to be stopped, or if that is not known.
+    pub(super) restart_s: Option<f64>,
+    /// In how many seconds its devices are free if it is not stopped. `None` if it shares those of another job.
+    pub(super) ends_s: Option<f64>,
+}
+
+impl Entry {
+    /// `None` for a job that is on its way to other devices, or leaves those that it has.
+    pub(super) fn new(
+        view: &View<'_>,
+        job: JobId,
+        standing: Standing<'_>,
+        curve: &Curve,
+        settings: &Settings,
+    ) -> Option<Entry> {
+        let now = match standing {
+            Standing::Waits => Now::Waits,
+            Standing::Runs(placed) => Now::Runs(runs(view, job, placed, curve)),
+            Standing::Stays(placed) => {
+                Now::Stays(Runs { restart_s: None, ..runs(view, job, placed, curve) })
+            }
+            Standing::IsOnItsWay => return None,
+        };
+        let options = options(view, job, curve, settings);
+        let area = |option: &RunOption| f64::from(option.devices) / option.rate;
+        let base = (0..options.len()).min_by(|a, b| area(&options[*a]).total_cmp(&area(&options[*b])));
+        let rate = if let Now::Runs(runs) | Now::Stays(runs) = &now { runs.rate } else { 0.0 };
+        let steps = steps_left(view, job, rate);
+        let work = if curve.is_known && steps.is_finite() {
+            Work::Steps(steps)
+        } else {
+            Work::Guessed(view.job(job).account_at(view.now).running.as_secs_f64().max(FIRST_GUESS_S))
+        };
+        let overdue_since = match view.job(job).state {
+            State::Waiting { since } => {
+                settings.bound.filter(|bound| view.now.saturating_sub(since) >= *bound).map(|_| since)
+            }
+            _ => None,
+        };
+        let mut entry =
+            Entry { job, pool: curve.pool, options, base: base.unwrap_or(0), work, now, overdue_since };
+        let ends_s = entry.left_at(rate);
+        if let Now::Runs(runs) | Now::Stays(runs) = &mut entry.now {
+            runs.ends_s = Some(ends_s);
+        }
+        Some(entry)
+    }
+
+    /// The remaining time in seconds at a rate.
+    pub(super) fn left_at(&self, rate: f64) -> f64 {
+        match self.work {
+            Work::Steps(steps) => steps / rate,
+            Work::Guessed(left_s) => left_s,
+        }
+    }
+
+    /// The remaining time in seconds with the option of least device time.
+    pub(super) fn left_s(&self) -> f64 {
+        self.left_at(self.options[self.base].rate)
+    }
+
+    /// The key by which jobs are ordered: the smallest comes first.
+    pub(super) fn key(&self, width: f64) -> f64 {
+        self.left_s() * f64::from(self.options[self.base].devices).powf(width)
+    }
+
+    pub(super) fn waits(&self) -> bool {
+        self.now == Now::Waits
+    }
+
+    /// The cost in seconds of stopping it. `None` if it does not run, or is not to be stopped.
+    pub(super) fn restart_s(&self) -> Option<f64> {
+        if let Now::Runs(runs) = &self.now { runs.restart_s } else { None }
+    }
+
+    /// In how many seconds it leaves the devices that it shares. `None` if it has none.
+    pub(super) fn release_with_other(&self) -> Option<f64> {
+        self.runs().map(|runs| self.left_at(runs.rate))
+    }
+
+    /// The number of its devices.
+    pub(super) fn devices(&self) -> u32 {
+        self.runs().map_or(0, |runs| runs.target.nodes.iter().map(|(_, devices)| devices).sum())
+    }
+
+    pub(super) fn runs(&self) -> Option<&Runs> {
+        if let Now::Runs(runs) | Now::Stays(runs) = &self.now { Some(runs) } else { None }
+    }
+}
+
+impl RunOption {
+    pub(super) fn on(&self, nodes: Vec<(NodeId, u32)>) -> Target {
+        Target { nodes, plan: self.plan, cpus: self.cpus }
+    }
+}
+
+/// The levels of the curve of a job that it may be given: for a guaranteed job, those with which it is as fast as with what it asks for.
+fn options(view: &View<'_>, job: JobId, curve: &Curve, settings: &Settings) -> Vec<RunOption> {
+    let asked = view.request(job);
+    let is_guaranteed = settings.guarantees && asked.class == Class::Guaranteed;
+    let least = if is_guaranteed { curve.reference(asked) * (1.0 - 1e-9) } else { 0.0 };
+    let option = |level: &Level| {
+        let point = level.fair();
+        RunOption { devices: level.devices, cpus: point.cpus, plan: point.plan, rate: point.rate }
+    };
+    let all = || curve.levels.iter().map(option);
+    let options: Vec<RunOption> = all().filter(|option| option.rate >= least).collect();
+    if options.is_empty() { all().skip(curve.at(asked.devices).unwrap_or(0)).take(1).collect() } else { options }
+}
+
+fn runs(view: &View<'_>, job: JobId, placed: &Placed, curve: &Curve) -> Runs {
+    let is_alone = placed.devices.iter().all(|device| view.occupancy.kept_by(*device) == [job]);
+    let of_level = || {
+        let level = &curve.levels[curve.at(placed.devices.len() as u32)?];
+        let point = level.fair();
+        let is_same = level.devices as usize == placed.devices.len()
+            && (point.plan, point.cpus) == (placed.plan, placed.cpus);
+        is_same.then_some(point.rate)
+    };
+    let per_second = |step_ns: f64| 1e9 / step_ns;
+    let predicted = || belief::step_placed(view, job, placed).map(|step| per_second(step.step_ns));
+    let rate = of_level().filter(|_| is_alone).or_else(predicted);
+    let rate = rate.or_else(|| Progress::new(view, job).step_ns().map(per_second)).unwrap_or(1.0);
+    Runs { target: Target::of(view, placed), rate, restart_s: restart_s(view, job), ends_s: None }
+}

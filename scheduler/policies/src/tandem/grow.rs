@@ -1,0 +1,79 @@
+//! Devices for which no job waits go to elastic jobs: one after another to the job that gains the most time for each further device.
+//!
+//! A job that starts in this decision grows at no cost. One that runs has to be restarted, and grows only if it then ends sooner.
+
+use super::round::{Outcome, Round};
+
+/// A larger option of a job.
+#[derive(Clone, Copy, Debug)]
+struct Growth {
+    place: usize,
+    option: usize,
+    /// Seconds that the job gains for each further device.
+    gain_s: f64,
+}
+
+impl Round<'_> {
+    /// Gives out the devices of pools in which no job waits.
+    pub(super) fn grow(&mut self) {
+        // Jobs that have grown already or cannot grow further are not tried again.
+        let mut growths: Vec<Growth> = (0..self.entries.len()).filter_map(|place| self.growth(place)).collect();
+        while let Some(best) = (0..growths.len()).max_by(|a, b| {
+            growths[*a].gain_s.total_cmp(&growths[*b].gain_s).then(growths[*b].place.cmp(&growths[*a].place))
+        }) {
+            let Growth { place, option, .. } = growths.swap_remove(best);
+            if self.take(place, option) {
+                growths.extend(self.growth(place));
+            }
+        }
+    }
+
+    /// The growth of a job that gains the most time for each further device. `None` if it does not gain.
+    fn growth(&self, place: usize) -> Option<Growth> {
+        let entry = &self.entries[place];
+        let waits = |other: &usize| self.entries[*other].pool == entry.pool;
+        let (devices, rate, cost_s) = match &self.outcomes[place] {
+            Outcome::Runs { option, .. } => (entry.options[*option].devices, entry.options[*option].rate, 0.0),
+            Outcome::Stays if self.may_move(place) => {
+                (entry.devices(), entry.runs()?.rate, entry.restart_s()?)
+            }
+            _ => return None,
+        };
+        let from = entry.options.partition_point(|option| option.devices <= devices);
+        if from == entry.options.len() || self.unplaced.iter().any(waits) {
+            return None;
+        }
+        let growth = |option: usize| {
+            let to = &entry.options[option];
+            let gain_s = entry.left_at(rate) - entry.left_at(to.rate) - cost_s;
+            Growth { place, option, gain_s: gain_s / f64::from(to.devices - devices) }
+        };
+        let free = devices + self.room.available.of_pool(entry.pool);
+        let fits = |option: &usize| entry.options[*option].devices <= free;
+        let growths = (from..entry.options.len()).filter(fits).map(growth).filter(|growth| growth.gain_s > 0.0);
+        growths.max_by(|a, b| a.gain_s.total_cmp(&b.gain_s))
+    }
+
+    /// Finds the devices of an option for a job in the place of those that it has. Returns whether there are some.
+    fn take(&mut self, place: usize, option: usize) -> bool {
+        let entry = &self.entries[place];
+        let before = match &self.outcomes[place] {
+            Outcome::Runs { target, .. } => target.clone(),
+            _ => match entry.runs() {
+                Some(runs) => runs.target.clone(),
+                None => return false,
+            },
+        };
+        self.room.available.give_back(&before.nodes, before.cpus);
+        match self.room.find(entry.pool, &entry.options[option]) {
+            Some(target) => {
+                self.outcomes[place] = Outcome::Runs { option, target };
+                true
+            }
+            None => {
+                self.room.available.take(&before.nodes, before.cpus);
+                false
+            }
+        }
+    }
+}
