@@ -118,7 +118,7 @@ impl Settings {
         );
         Settings {
             every: values.time("every"),
-            freedom: Freedom { plans, resources, quantile: values.number("risk") },
+            freedom: Freedom { plans, resources, quantile: values.number("risk"), margin: 0.0 },
             restarts: values.number_or_none("restarts"),
             slack: values.number("slack"),
             most_restarts: values.number_or_none("most-restarts").map(|most| most as u32),

@@ -38,7 +38,10 @@ pub(super) fn cheapest(
 ) -> Option<Displacement> {
     if room.is_spread() {
         let yields = |places: &[usize]| {
-            places.iter().map(|place| yielded(&entries[*place], *place, None, option.devices, taker_s)).collect()
+            places
+                .iter()
+                .map(|place| yielded(&entries[*place], *place, None, option.devices, taker_s))
+                .collect()
         };
         return spread(room, entries, yields(victims), (pool, option));
     }
@@ -84,7 +87,9 @@ fn on_node(
     (node, devices, taker_s): (NodeId, u32, f64),
 ) -> Option<(Vec<Yield>, f64)> {
     let free = room.available.at(node);
-    let Some(needed) = devices.checked_sub(free).filter(|needed| *needed > 0) else { return Some((Vec::new(), 0.0)) };
+    let Some(needed) = devices.checked_sub(free).filter(|needed| *needed > 0) else {
+        return Some((Vec::new(), 0.0));
+    };
     let there = victims.iter().filter(|place| devices_on(&entries[**place], node) > 0);
     let yields = there.map(|place| yielded(&entries[*place], *place, Some(node), needed, taker_s)).collect();
     let chosen = fewest(entries, yields, needed)?;
@@ -138,7 +143,8 @@ fn fewest(entries: &[Entry], mut yields: Vec<Yield>, needed: u32) -> Option<Vec<
 /// What a job gives up on a node, or on all nodes: some of its devices if it can go on with the others, or else all of them.
 fn yielded(entry: &Entry, victim: usize, node: Option<NodeId>, needed: u32, taker_s: f64) -> Yield {
     let runs = entry.runs();
-    let all = node.map_or_else(|| entry.devices(), |node| devices_on(entry, node));
+    let all =
+        node.map_or_else(|| entry.runs().map_or(0, |runs| runs.devices()), |node| devices_on(entry, node));
     let restart_s = entry.restart_s().unwrap_or(f64::INFINITY);
     let is_on_one = runs.is_some_and(|runs| runs.target.nodes.len() == 1);
     let lower = entry.options.iter().rev().find(|option| option.devices + needed <= all);

@@ -88,9 +88,7 @@ impl Entry {
         let now = match standing {
             Standing::Waits => Now::Waits,
             Standing::Runs(placed) => Now::Runs(runs(view, job, placed, curve)),
-            Standing::Stays(placed) => {
-                Now::Stays(Runs { restart_s: None, ..runs(view, job, placed, curve) })
-            }
+            Standing::Stays(placed) => Now::Stays(Runs { restart_s: None, ..runs(view, job, placed, curve) }),
             Standing::IsOnItsWay => return None,
         };
         let options = options(view, job, curve, settings);
@@ -131,13 +129,21 @@ impl Entry {
         self.left_at(self.options[self.base].rate)
     }
 
-    /// The key by which jobs are ordered: the smallest comes first.
-    pub(super) fn key(&self, width: f64) -> f64 {
-        self.left_s() * f64::from(self.options[self.base].devices).powf(width)
-    }
-
     pub(super) fn waits(&self) -> bool {
         self.now == Now::Waits
+    }
+
+    /// Notes that it is a guest: its devices are those of its host. Returns in how many seconds it leaves them.
+    pub(super) fn share_devices(&mut self) -> Option<f64> {
+        if let Now::Runs(runs) | Now::Stays(runs) = &mut self.now { runs.ends_s.take() } else { None }
+    }
+
+    /// Notes that it is a host: it keeps its devices, and they are free when its guest has left them as well.
+    pub(super) fn hold_devices(&mut self, guest_s: Option<f64>) {
+        if let Now::Runs(runs) | Now::Stays(runs) = &mut self.now {
+            runs.restart_s = None;
+            runs.ends_s = runs.ends_s.zip(guest_s).map(|(own, other)| own.max(other)).or(runs.ends_s);
+        }
     }
 
     /// The cost in seconds of stopping it. `None` if it does not run, or is not to be stopped.
@@ -145,18 +151,14 @@ impl Entry {
         if let Now::Runs(runs) = &self.now { runs.restart_s } else { None }
     }
 
-    /// In how many seconds it leaves the devices that it shares. `None` if it has none.
-    pub(super) fn release_with_other(&self) -> Option<f64> {
-        self.runs().map(|runs| self.left_at(runs.rate))
-    }
-
-    /// The number of its devices.
-    pub(super) fn devices(&self) -> u32 {
-        self.runs().map_or(0, |runs| runs.target.nodes.iter().map(|(_, devices)| devices).sum())
-    }
-
     pub(super) fn runs(&self) -> Option<&Runs> {
         if let Now::Runs(runs) | Now::Stays(runs) = &self.now { Some(runs) } else { None }
+    }
+}
+
+impl Runs {
+    pub(super) fn devices(&self) -> u32 {
+        self.target.nodes.iter().map(|(_, devices)| devices).sum()
     }
 }
 
@@ -177,7 +179,11 @@ fn options(view: &View<'_>, job: JobId, curve: &Curve, settings: &Settings) -> V
     };
     let all = || curve.levels.iter().map(option);
     let options: Vec<RunOption> = all().filter(|option| option.rate >= least).collect();
-    if options.is_empty() { all().skip(curve.at(asked.devices).unwrap_or(0)).take(1).collect() } else { options }
+    if options.is_empty() {
+        all().skip(curve.at(asked.devices).unwrap_or(0)).take(1).collect()
+    } else {
+        options
+    }
 }
 
 fn runs(view: &View<'_>, job: JobId, placed: &Placed, curve: &Curve) -> Runs {

@@ -17,7 +17,8 @@ impl Round<'_> {
     /// Gives out the devices of pools in which no job waits.
     pub(super) fn grow(&mut self) {
         // Jobs that have grown already or cannot grow further are not tried again.
-        let mut growths: Vec<Growth> = (0..self.entries.len()).filter_map(|place| self.growth(place)).collect();
+        let mut growths: Vec<Growth> =
+            (0..self.entries.len()).filter_map(|place| self.growth(place)).collect();
         while let Some(best) = (0..growths.len()).max_by(|a, b| {
             growths[*a].gain_s.total_cmp(&growths[*b].gain_s).then(growths[*b].place.cmp(&growths[*a].place))
         }) {
@@ -31,16 +32,18 @@ impl Round<'_> {
     /// The growth of a job that gains the most time for each further device. `None` if it does not gain.
     fn growth(&self, place: usize) -> Option<Growth> {
         let entry = &self.entries[place];
-        let waits = |other: &usize| self.entries[*other].pool == entry.pool;
         let (devices, rate, cost_s) = match &self.outcomes[place] {
-            Outcome::Runs { option, .. } => (entry.options[*option].devices, entry.options[*option].rate, 0.0),
-            Outcome::Stays if self.may_move(place) => {
-                (entry.devices(), entry.runs()?.rate, entry.restart_s()?)
+            Outcome::Runs { option, .. } => {
+                (entry.options[*option].devices, entry.options[*option].rate, 0.0)
+            }
+            Outcome::Stays if self.may_grow(place) => {
+                let runs = entry.runs()?;
+                (runs.devices(), runs.rate, entry.restart_s()?)
             }
             _ => return None,
         };
         let from = entry.options.partition_point(|option| option.devices <= devices);
-        if from == entry.options.len() || self.unplaced.iter().any(waits) {
+        if from == entry.options.len() || self.any_waits(entry.pool) {
             return None;
         }
         let growth = |option: usize| {
@@ -50,8 +53,14 @@ impl Round<'_> {
         };
         let free = devices + self.room.available.of_pool(entry.pool);
         let fits = |option: &usize| entry.options[*option].devices <= free;
-        let growths = (from..entry.options.len()).filter(fits).map(growth).filter(|growth| growth.gain_s > 0.0);
+        let growths =
+            (from..entry.options.len()).filter(fits).map(growth).filter(|growth| growth.gain_s > 0.0);
         growths.max_by(|a, b| a.gain_s.total_cmp(&b.gain_s))
+    }
+
+    /// Whether a job that runs may be restarted on more devices: a job that gets a guest in this decision stays.
+    fn may_grow(&self, place: usize) -> bool {
+        self.guests.iter().all(|guest| guest.host != place)
     }
 
     /// Finds the devices of an option for a job in the place of those that it has. Returns whether there are some.

@@ -21,16 +21,15 @@ use self::{
     entry::{Entry, Now, Work},
     round::{Outcome, Round},
     settings::Settings,
-    share::Unsure,
+    share::{Guest, Parting, Sharing, Unsure},
 };
 use crate::{
     declaration::{Declaration, Uses, each},
     kit::{
-        elastic::{Available, Curves, Roster, Target, pursue},
-        gain::SEATS,
+        elastic::{Available, Curves, Roster, Target, pursue, restart_s},
         jobs_named,
         moves::Moves,
-        packs::Packs,
+        packs::{Packs, can_leave},
         start,
     },
 };
@@ -44,7 +43,7 @@ pub(super) const TANDEM: Declaration = Declaration {
     packing: "two jobs, where it pays",
     needs: "times of steps alone and together, costs of restarts",
     uses: &[Uses::Lengths, Uses::Stops, Uses::Resizes, Uses::Packs],
-    example: "tandem:width=0:bound=12h",
+    example: "tandem:pack=off:bound=12h",
     settings: settings::SETTINGS,
     build: |values| {
         let settings = Settings::read(values);
@@ -103,71 +102,68 @@ impl Tandem {
         }
     }
 
-    fn entries(&mut self, view: &View<'_>) -> Vec<Entry> {
+    /// The jobs that wait or have devices, and the guests that may leave their hosts.
+    fn entries(&mut self, view: &View<'_>) -> (Vec<Entry>, Vec<Parting>) {
         let mut entries = Vec::new();
+        let mut places = BTreeMap::new();
         for (job, standing) in self.roster.jobs(view, &self.moves) {
             let curve = self.curves.of(view, job, &self.settings.freedom);
-            entries.extend(Entry::new(view, job, standing, &curve, &self.settings));
-        }
-        // A host keeps its devices as long as its guest does.
-        let places: BTreeMap<JobId, usize> =
-            entries.iter().enumerate().map(|(place, entry)| (entry.job, place)).collect();
-        for guest in self.roster.guests.clone() {
-            let Some(pack) = self.packs.of(guest) else { continue };
-            let [host, guest] = pack.jobs().map(|job| places.get(&job).copied());
-            let guest_s = guest.and_then(|place| entries[place].release_with_other());
-            if let Some(Now::Runs(runs) | Now::Stays(runs)) = host.map(|place| &mut entries[place].now) {
-                runs.restart_s = None;
-                runs.ends_s = runs.ends_s.zip(guest_s).map(|(one, other)| one.max(other));
+            if let Some(entry) = Entry::new(view, job, standing, &curve, &self.settings) {
+                places.insert(job, entries.len());
+                entries.push(entry);
             }
         }
-        entries
+        let mut partings = Vec::new();
+        for pack in self.roster.guests.iter().filter_map(|guest| self.packs.of(*guest)) {
+            let [Some(host), Some(guest)] = pack.jobs().map(|job| places.get(&job).copied()) else {
+                continue;
+            };
+            let job = entries[guest].job;
+            if let Some(restart_s) = restart_s(view, job).filter(|_| can_leave(view, job)) {
+                partings.push(Parting { guest, host, restart_s });
+            }
+            let guest_s = entries[guest].share_devices();
+            entries[host].hold_devices(guest_s);
+        }
+        (entries, partings)
     }
 
     /// Decides who has which devices.
-    fn round(&mut self, view: &View<'_>) -> (Vec<Action>, Option<Nanos>) {
-        let entries = self.entries(view);
+    fn round(&mut self, view: &View<'_>) -> Vec<Action> {
+        let (entries, partings) = self.entries(view);
+        let Settings { packs, grows, guarantees, .. } = self.settings;
+        let guarantees = guarantees && self.has_best_effort;
+        let known = (&mut self.packs, &mut self.unsure);
+        let sharing = Sharing::new(view, &entries, known, packs, guarantees);
         let available = Available::new(view, &self.roster, &self.moves);
-        let mut round = Round::new(view, available, &entries, &self.settings, &self.protected);
+        let mut round = Round::new(view, (&entries, available), sharing, &self.settings, &self.protected);
         round.divide(view);
-        if self.settings.packs {
-            round.part(view, &self.packs);
-        }
-        if self.settings.grows {
+        round.part(&partings);
+        if grows {
             round.grow();
         }
+        let Round { outcomes, guests, .. } = round;
         let mut targets: BTreeMap<JobId, Option<Target>> = BTreeMap::new();
-        let mut overdue = Vec::new();
-        for (entry, outcome) in entries.iter().zip(&round.outcomes) {
+        for (entry, outcome) in entries.iter().zip(outcomes) {
             match outcome {
                 Outcome::Stays => {}
                 Outcome::Runs { target, .. } => {
-                    targets.insert(entry.job, Some(target.clone()));
-                    overdue.extend(entry.overdue_since.map(|_| entry.job));
+                    self.protected.extend(entry.overdue_since.map(|_| entry.job));
+                    targets.insert(entry.job, Some(target));
                 }
                 Outcome::Stops => drop(targets.insert(entry.job, None)),
             }
         }
         let mut actions = pursue(view, &mut self.moves, &targets);
-        if self.settings.packs && view.jobs_per_device as usize >= SEATS {
-            let mut draft = view.draft();
-            self.moves.hold(&mut draft);
-            for action in &actions {
-                if let Action::Start { devices, cpus, .. } = action {
-                    draft.take_cpus(devices, *cpus);
-                }
-            }
-            let promises = self.settings.guarantees && self.has_best_effort;
-            let guests = share::guests(view, &round, (&mut self.packs, &mut self.unsure), &mut draft, promises);
-            for share::Guest { guest, host, gain } in guests {
-                let devices = view.job(host).placed().map(|placed| placed.devices.clone()).unwrap_or_default();
-                actions.push(start(view, guest, devices));
-                self.packs.add([host, guest], gain.alone_ns.map(Some));
-                self.roster.guests.insert(guest);
-            }
+        for Guest { guest, host, gain } in guests {
+            let [guest, host] = [guest, host].map(|place| entries[place].job);
+            let devices = view.job(host).placed().map(|placed| placed.devices.clone()).unwrap_or_default();
+            actions.push(start(view, guest, devices));
+            self.packs.add([host, guest], gain.alone_ns.map(Some));
+            self.roster.guests.insert(guest);
         }
-        self.protected.extend(overdue);
-        (actions, self.wakes_at(view, &entries))
+        self.wake_at = self.wakes_at(view, &entries);
+        actions
     }
 
     /// When a job is overdue that is not yet, or has run as long again if nothing is known of it.
@@ -179,7 +175,9 @@ impl Tandem {
                 let engine::job::State::Waiting { since } = view.job(entry.job).state else { return None };
                 Some(since + bound)
             }
-            (Now::Runs(_), Work::Guessed(left_s)) if any_waits => Some(view.now + Nanos::from_secs_f64(left_s)),
+            (Now::Runs(_), Work::Guessed(left_s)) if any_waits => {
+                Some(view.now + Nanos::from_secs_f64(left_s))
+            }
             _ => None,
         };
         entries.iter().filter_map(at).min()
@@ -195,8 +193,7 @@ impl Policy for Tandem {
         let is_news = |change: &Change| !matches!(change, Change::Progressed(_) | Change::Placed(_));
         let is_due = view.changes.is_empty() || self.wake_at.is_some_and(|at| at <= view.now);
         if is_due || view.changes.iter().any(is_news) {
-            let (of_round, wake_at) = self.round(view);
-            self.wake_at = wake_at;
+            let of_round = self.round(view);
             if !of_round.is_empty() {
                 let jobs: Vec<JobId> = of_round.iter().map(Action::job).collect();
                 reasons.push(format!("least left: {}", jobs_named(view, &jobs)));

@@ -1,8 +1,8 @@
 //! A decision: who has which devices.
 //!
-//! Jobs that wait are considered in order of their keys. A job takes free devices. If there are none, it takes those of others, provided that
-//! they lose less time in sum than it would wait. The jobs that lose their devices are considered again in their turn: they keep
-//! them if the other needed fewer, move, or wait.
+//! Jobs that wait are considered in order of their remaining times. A job takes free devices. If there are none, it has those of running jobs
+//! that have more left than it has, by more than their restarts take, or it shares those of a running job, whichever costs less. A job
+//! that loses its devices is considered again in its turn: it keeps them if the other needed fewer, moves to others, or waits.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -13,76 +13,80 @@ use super::{
     entry::{Entry, Now},
     room::Room,
     settings::Settings,
+    share::{Guest, Sharing},
 };
 use crate::kit::elastic::{Available, Target};
 
 /// What is decided for a job.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Outcome {
-    /// It stays as it is: it waits, or keeps its devices.
+    /// It goes on as it is: it waits, or keeps its devices.
     Stays,
-    /// It runs with an option, of which the place is given.
+    /// It runs with an option, of which this is the place.
     Runs { option: usize, target: Target },
-    /// It gives up its devices.
+    /// It gives up its devices, and waits.
     Stops,
 }
 
-/// A decision that is being made.
+/// A decision that is being made. Jobs are known by their places among the entries.
 pub(super) struct Round<'a> {
     pub(super) entries: &'a [Entry],
     pub(super) room: Room<'a>,
-    /// By the place of a job among the entries.
     pub(super) outcomes: Vec<Outcome>,
-    /// Jobs that wait and get no devices, in order.
+    /// Jobs that get no devices, in order.
     pub(super) unplaced: Vec<usize>,
-    settings: &'a Settings,
-    /// Jobs that came first because they were overdue, and that are not stopped since then.
-    protected: &'a BTreeSet<JobId>,
-    /// The jobs that may be stopped.
+    pub(super) guests: Vec<Guest>,
+    sharing: Sharing<'a>,
+    /// Jobs that may give up devices.
     victims: Vec<usize>,
-    /// For devices and cores that are not free: how long it takes in seconds until they are.
+    /// How long it takes until devices are free that no job gives up, in seconds. Jobs that need as many wait as well.
     waits_s: HashMap<Need, f64>,
-    /// The pools of which the devices are kept for an overdue job.
+    /// Pools of which all devices that become free are kept for an overdue job.
     kept: BTreeSet<PoolId>,
 }
 
+/// A number of devices of a pool, with cores for each.
 type Need = (PoolId, u32, Option<u16>);
 
+/// The order of jobs: since when they are overdue, their remaining times, and their places.
+type Turn = (u64, u64, usize);
+
 impl<'a> Round<'a> {
+    /// `protected` are jobs that came first because they were overdue, and that are not stopped.
     pub(super) fn new(
         view: &'a View<'a>,
-        available: Available<'a>,
-        entries: &'a [Entry],
-        settings: &'a Settings,
-        protected: &'a BTreeSet<JobId>,
+        (entries, available): (&'a [Entry], Available<'a>),
+        sharing: Sharing<'a>,
+        settings: &Settings,
+        protected: &BTreeSet<JobId>,
     ) -> Round<'a> {
-        let may_stop =
-            |place: &usize| entries[*place].restart_s().is_some() && !protected.contains(&entries[*place].job);
-        let victims = (0..entries.len()).filter(may_stop).filter(|_| settings.preempts).collect();
+        let may_stop = |place: &usize| {
+            let entry = &entries[*place];
+            settings.preempts && entry.restart_s().is_some() && !protected.contains(&entry.job)
+        };
         Round {
             entries,
             room: Room::new(view, available, entries),
             outcomes: vec![Outcome::Stays; entries.len()],
             unplaced: Vec::new(),
-            settings,
-            protected,
-            victims,
+            guests: Vec::new(),
+            sharing,
+            victims: (0..entries.len()).filter(may_stop).collect(),
             waits_s: HashMap::new(),
             kept: BTreeSet::new(),
         }
     }
 
-    /// Considers all jobs that wait, and those that they displace.
+    /// Considers all jobs that wait, and those that lose their devices.
     pub(super) fn divide(&mut self, view: &View<'_>) {
         let waiting = (0..self.entries.len()).filter(|place| self.entries[*place].waits());
         let mut pending: BTreeSet<Turn> = waiting.map(|place| self.turn(place)).collect();
         while let Some((.., place)) = pending.pop_first() {
-            if !self.entries[place].waits() {
-                self.replace(place);
-            } else if let Some(displaced) = self.start(view, place) {
+            if self.entries[place].waits() {
+                let displaced = self.start(view, place);
                 pending.extend(displaced.into_iter().map(|victim| self.turn(victim)));
             } else {
-                self.unplaced.push(place);
+                self.replace(place);
             }
         }
     }
@@ -90,40 +94,56 @@ impl<'a> Round<'a> {
     fn turn(&self, place: usize) -> Turn {
         let entry = &self.entries[place];
         let since = entry.overdue_since.map_or(u64::MAX, |since| since.0);
-        // The bits of numbers above 0 are in the order of the numbers.
-        (since, entry.key(self.settings.width).to_bits(), place)
+        // The bits of positive numbers are in the order of the numbers.
+        (since, entry.left_s().to_bits(), place)
     }
 
-    /// Gives devices to a job that waits. Returns the jobs that it displaces. `None` if it goes on waiting.
-    fn start(&mut self, view: &View<'_>, place: usize) -> Option<Vec<usize>> {
+    /// Gives devices to a job that waits, if that is possible and pays. Returns the jobs that lose theirs.
+    fn start(&mut self, view: &View<'_>, place: usize) -> Vec<usize> {
         let entry = &self.entries[place];
-        if self.kept.contains(&entry.pool) {
-            return None;
-        }
-        let option = &entry.options[entry.base];
+        let option = entry.options[entry.base];
         let need = (entry.pool, option.devices, option.cpus);
         let is_overdue = entry.overdue_since.is_some();
-        if self.waits_s.contains_key(&need) && !is_overdue {
-            return None;
+        let is_kept = self.kept.contains(&entry.pool);
+        let may_start = !is_kept && (is_overdue || !self.waits_s.contains_key(&need));
+        if let Some(target) = may_start.then(|| self.room.find(entry.pool, &option)).flatten() {
+            self.run(place, entry.base, target, entry.left_s());
+            return Vec::new();
         }
+        let displacement = may_start.then(|| self.displacement(place)).flatten();
+        let wait_s = match self.waits_s.get(&need) {
+            Some(wait_s) => *wait_s,
+            None => self.room.wait_s(entry.pool, &option),
+        };
+        let most_s = displacement.as_ref().map_or(wait_s, |displacement| displacement.loss_s);
+        if let Some(guest) = self.sharing.guest(view, (self.entries, place), &self.room, most_s) {
+            self.victims.retain(|victim| *victim != guest.host);
+            self.guests.push(guest);
+            return Vec::new();
+        }
+        if let Some(displacement) = displacement {
+            return self.displace(place, displacement);
+        }
+        if is_overdue && view.occupancy.present_in(entry.pool) >= option.devices {
+            self.kept.insert(entry.pool);
+        }
+        self.waits_s.insert(need, wait_s);
+        self.unplaced.push(place);
+        Vec::new()
+    }
+
+    /// The devices that a job has if others give them up. An overdue job may have those of all others.
+    fn displacement(&self, place: usize) -> Option<Displacement> {
+        let entry = &self.entries[place];
         let left_s = entry.left_s();
-        if let Some(target) = self.room.find(entry.pool, option) {
-            self.runs(place, entry.base, target, left_s);
-            return Some(Vec::new());
-        }
-        let wait_s = self.room.wait_s(entry.pool, option);
-        let displacement =
-            displace::cheapest(&self.room, self.entries, &self.victims, (entry.pool, option, left_s));
-        match displacement.filter(|displacement| displacement.loss_s < wait_s || is_overdue) {
-            Some(displacement) => Some(self.displace(place, displacement)),
-            None => {
-                if is_overdue && view.occupancy.present_in(entry.pool) >= option.devices {
-                    self.kept.insert(entry.pool);
-                }
-                self.waits_s.insert(need, wait_s);
-                None
-            }
-        }
+        let gives_way = |victim: &&usize| {
+            let other = &self.entries[**victim];
+            let restart_s = other.restart_s().unwrap_or(f64::INFINITY);
+            entry.overdue_since.is_some() || other.left_s() > left_s + restart_s
+        };
+        let victims: Vec<usize> = self.victims.iter().filter(gives_way).copied().collect();
+        let option = &entry.options[entry.base];
+        displace::cheapest(&self.room, self.entries, &victims, (entry.pool, option, left_s))
     }
 
     fn displace(&mut self, place: usize, displacement: Displacement) -> Vec<usize> {
@@ -133,16 +153,17 @@ impl<'a> Round<'a> {
                 self.room.give_back(victim, &runs.target);
             }
             self.outcomes[victim] = Outcome::Stops;
+            self.sharing.close(victim);
         }
         self.victims.retain(|other| !victims.contains(other));
         let entry = &self.entries[place];
         let target = entry.options[entry.base].on(nodes);
         self.room.available.take(&target.nodes, target.cpus);
-        self.runs(place, entry.base, target, entry.left_s());
+        self.run(place, entry.base, target, entry.left_s());
         victims
     }
 
-    /// Finds devices for a job that was displaced: those that it has, or as many or fewer elsewhere.
+    /// Finds devices for a job that has lost its own: those, or as many or fewer elsewhere.
     fn replace(&mut self, place: usize) {
         let entry = &self.entries[place];
         let Now::Runs(runs) = &entry.now else { return };
@@ -152,35 +173,24 @@ impl<'a> Round<'a> {
             self.outcomes[place] = Outcome::Stays;
             return;
         }
-        let devices = entry.devices();
+        let devices = runs.devices();
         let options = entry.options.iter().enumerate().rev().filter(|(_, option)| option.devices <= devices);
         for (number, option) in options {
             if let Some(target) = self.room.find(entry.pool, option) {
-                self.runs(place, number, target, entry.left_at(option.rate));
+                self.run(place, number, target, entry.left_at(option.rate));
                 return;
             }
         }
     }
 
     /// Notes that a job runs there, and for how long in seconds.
-    pub(super) fn runs(&mut self, place: usize, option: usize, target: Target, left_s: f64) {
+    pub(super) fn run(&mut self, place: usize, option: usize, target: Target, left_s: f64) {
         self.room.ends_after(place, &target, left_s);
         self.outcomes[place] = Outcome::Runs { option, target };
     }
 
-    /// In how many seconds a job that gets no devices would have some.
-    pub(super) fn wait_s(&self, place: usize) -> f64 {
-        let entry = &self.entries[place];
-        let option = &entry.options[entry.base];
-        self.waits_s.get(&(entry.pool, option.devices, option.cpus)).copied().unwrap_or(f64::INFINITY)
-    }
-
-    /// Whether a job may be stopped to run elsewhere or in another way.
-    pub(super) fn may_move(&self, place: usize) -> bool {
-        let entry = &self.entries[place];
-        entry.restart_s().is_some() && !self.protected.contains(&entry.job)
+    /// Whether a job waits that could have devices of a pool.
+    pub(super) fn any_waits(&self, pool: PoolId) -> bool {
+        self.unplaced.iter().any(|place| self.entries[*place].pool == pool)
     }
 }
-
-/// The place of a job in the order: since when it is overdue, its key, and its place among the entries.
-type Turn = (u64, u64, usize);

@@ -1,7 +1,4 @@
-//! The settings of `tandem`, as they follow its name: `tandem:preempt=off:bound=12h`. All parts are on by default, and an ablation switches
-//! them off one by one.
-
-use std::ops::Bound::Included;
+//! The settings of `tandem`, as they follow its name: `tandem:preempt=off:bound=12h`. Each part can be switched off, for an ablation.
 
 use schema::units::Nanos;
 
@@ -12,12 +9,10 @@ use crate::kit::{
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Settings {
-    /// The power of the number of devices in the key of a job: 0 orders by remaining time, and 1 by remaining service.
-    pub(super) width: f64,
     pub(super) preempts: bool,
     pub(super) packs: bool,
-    pub(super) freedom: Freedom,
     pub(super) grows: bool,
+    pub(super) freedom: Freedom,
     /// Whether a guaranteed job keeps the speed that it has with what it asks for.
     pub(super) guarantees: bool,
     /// The wait after which a job comes before all others. `None` for never.
@@ -25,22 +20,27 @@ pub(super) struct Settings {
 }
 
 pub(super) const SETTINGS: &[Setting] = &[
+    Setting::new("preempt", Kind::ON_OFF, "on", "whether running jobs give up devices to jobs that wait"),
     Setting::new(
-        "width",
-        Kind::number("POWER", Included(0.0), Included(1.0)),
-        "0.5",
-        "the power of the number of devices by which the remaining time is multiplied in the order of jobs: 0 is the order of srtf, and 1 that \
-         of srsf",
+        "pack",
+        Kind::ON_OFF,
+        "on",
+        "whether two jobs share devices where the tables know both together, the gain is sure, and they lose less time than the one \
+         that waits",
     ),
-    Setting::new("preempt", Kind::ON_OFF, "on", "whether running jobs are stopped for others where that pays"),
-    Setting::new("pack", Kind::ON_OFF, "on", "whether jobs share devices where the gain is sure and that pays"),
-    Setting::new("plans", Kind::ON_OFF, "on", "whether elastic jobs are given other plans on as many devices"),
+    Setting::new("plans", Kind::ON_OFF, "on", "whether elastic jobs are given plans of another kind"),
+    Setting::new(
+        "margin",
+        Kind::Percent,
+        "20%",
+        "by how much a plan of another kind has to be predicted to be faster: of many predictions with errors, the best is too good",
+    ),
     Setting::new("resize", Kind::ON_OFF, "on", "whether elastic jobs are given other numbers of devices"),
     Setting::new(
         "grow",
         Kind::ON_OFF,
         "on",
-        "whether elastic jobs take devices for which no job waits; needs resize=on",
+        "whether elastic jobs take more devices while no job waits; needs resize=on",
     ),
     Setting::new(
         "guarantee",
@@ -59,13 +59,13 @@ impl Settings {
             plans: values.is_on("plans"),
             resources: values.is_on("resize"),
             quantile: 0.5,
+            margin: values.number("margin"),
         };
         Settings {
-            width: values.number("width"),
             preempts: values.is_on("preempt"),
             packs: values.is_on("pack"),
+            grows: values.is_on("grow"),
             freedom,
-            grows: values.is_on("grow") && freedom.resources,
             guarantees: values.is_on("guarantee"),
             bound: values.time_or_none("bound"),
         }

@@ -75,6 +75,14 @@ impl<'a> Available<'a> {
         }
     }
 
+    /// Whether nodes have cores for a further job on these devices.
+    pub(crate) fn has_cpus(&self, nodes: &[(NodeId, u32)], cpus: Option<u16>) -> bool {
+        let each = u32::from(cpus.unwrap_or_default());
+        nodes
+            .iter()
+            .all(|(node, devices)| self.cpus[node.0 as usize].is_none_or(|free| free >= devices * each))
+    }
+
     /// Gives back what was taken.
     pub(crate) fn give_back(&mut self, nodes: &[(NodeId, u32)], cpus: Option<u16>) {
         for &(node, devices) in nodes {
@@ -106,11 +114,8 @@ impl<'a> Available<'a> {
 
     /// Whether nodes have these devices, with cores for each.
     pub(crate) fn has(&self, nodes: &[(NodeId, u32)], cpus: Option<u16>) -> bool {
-        nodes.iter().all(|&(node, devices)| {
-            let needed = devices * u32::from(cpus.unwrap_or_default());
-            self.devices[node.0 as usize] >= devices
-                && self.cpus[node.0 as usize].is_none_or(|free| free >= needed)
-        })
+        let has_devices = nodes.iter().all(|(node, devices)| self.devices[node.0 as usize] >= *devices);
+        has_devices && self.has_cpus(nodes, cpus)
     }
 }
 

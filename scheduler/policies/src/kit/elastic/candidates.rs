@@ -73,7 +73,7 @@ pub(crate) struct Elastic {
 }
 
 impl Elastic {
-    const FREEDOM: Freedom = Freedom { plans: false, resources: true, quantile: 0.5 };
+    const FREEDOM: Freedom = Freedom { plans: false, resources: true, quantile: 0.5, margin: 0.0 };
 
     pub(crate) fn new(types: Types) -> Elastic {
         Elastic { types, curves: BTreeMap::new(), roster: Roster::default(), moves: Moves::default() }

@@ -37,17 +37,19 @@ pub(crate) struct Freedom {
     pub(crate) resources: bool,
     /// The quantile of the predicted time of a step by which it decides: 0.5 is the median, and more is more careful.
     pub(crate) quantile: f64,
+    /// A plan that differs from that of the job in more than the degree of data parallelism is chosen only if it is faster by more than this
+    /// share.
+    pub(crate) margin: f64,
 }
 
 impl Freedom {
-    pub(crate) const ALL: Freedom = Freedom { plans: true, resources: true, quantile: 0.5 };
+    pub(crate) const ALL: Freedom = Freedom { plans: true, resources: true, quantile: 0.5, margin: 0.0 };
 
     pub(crate) fn allows(&self, asked: &JobRequest, plan: Plan) -> bool {
         let Some(own) = asked.plan else { return false };
         // Another precision would change what the job computes.
         let is_same_job = plan.precision == own.precision;
-        let is_same_plan =
-            self.plans || Plan { dp: own.dp, zero: own.zero, ..plan } == own && is_same_zero(plan, own);
+        let is_same_plan = self.plans || is_same_kind(plan, own);
         let is_same_size = self.resources || plan.ranks() == asked.devices;
         is_same_job && is_same_plan && is_same_size
     }
@@ -58,6 +60,11 @@ impl Freedom {
         let deviation = predicted.step_ns_ci.map_or(0.0, |(lo, hi)| (hi / lo).ln() / (2.0 * 1.96));
         predicted.step_ns / 1e9 * (z * deviation).exp()
     }
+}
+
+/// Whether two plans differ in the degree of data parallelism alone.
+fn is_same_kind(plan: Plan, own: Plan) -> bool {
+    Plan { dp: own.dp, zero: own.zero, ..plan } == own && is_same_zero(plan, own)
 }
 
 /// One rank alone has nothing to divide, so that it has no ZeRO stage.
@@ -334,13 +341,18 @@ impl Search<'_> {
         let on_a_node = placement[0];
         let fits = |plan: &&Option<Plan>| plan.is_none_or(|plan| is_whole_on_nodes(plan, placement));
         let plans: Vec<Option<Plan>> = plans.iter().filter(fits).copied().collect();
+        let own = self.view.request(self.job).plan;
         let mut points: Vec<Point> = Vec::new();
         for cpus in self.cpus(on_a_node) {
             let point = |plan: &Option<Plan>| {
                 let rate = self.rate(*plan, placement, cpus)?;
                 Some(Point { cpus, plan: *plan, rate })
             };
-            let best = plans.iter().filter_map(point).max_by(|a, b| a.rate.total_cmp(&b.rate));
+            let worth = |point: &Point| {
+                let is_own = point.plan.zip(own).is_none_or(|(plan, own)| is_same_kind(plan, own));
+                point.rate * if is_own { 1.0 + self.freedom.margin } else { 1.0 }
+            };
+            let best = plans.iter().filter_map(point).max_by(|a, b| worth(a).total_cmp(&worth(b)));
             let is_worth =
                 |best: &Point| points.last().is_none_or(|last| best.rate > last.rate * (1.0 + WORTH));
             points.extend(best.filter(is_worth));
