@@ -243,6 +243,8 @@ fn every_policy_decides_the_same_on_a_testbed_as_on_a_simulated_cluster() {
         "pollux-fixed-batch:every=4s",
         "gandiva:quantum=4s:reports=2",
         "gandiva:quantum=3s:relax=5s:moves=1:reports=2",
+        "tandem",
+        "tandem:plans=off:guarantee=off:bound=15s",
         "lucid:sharing=on:profile=5s",
         "lucid:estimates=rolling:share-first=on:load-bin=10s:bound=20s:backfill=sharing",
     ];

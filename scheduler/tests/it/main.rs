@@ -37,6 +37,7 @@ mod support;
 mod suspension;
 mod switches;
 mod synergy;
+mod tandem;
 mod testbed;
 mod throttle;
 mod turns;

@@ -18,6 +18,8 @@ use crate::kit::{
 pub enum Uses {
     /// It orders jobs by their lengths or their remaining times.
     Lengths,
+    /// It orders jobs by their remaining times, and guesses those that are not known.
+    Guesses,
     /// It estimates jobs by those that have ended.
     History,
     /// It stops jobs, with a checkpoint.
@@ -47,7 +49,9 @@ impl Uses {
     pub(crate) fn lacking(self, view: &View<'_>, values: &Values) -> Option<String> {
         let jobs = || (0..view.asked.len() as u32).map(JobId);
         let is_off = match self {
-            Uses::Packs | Uses::Classes => values.is_off("sharing"),
+            Uses::Packs | Uses::Classes => values.is_off("sharing") || values.is_off("pack"),
+            Uses::Stops => values.is_off("preempt"),
+            Uses::Resizes => values.is_off("plans") && values.is_off("resize"),
             Uses::Suspends => values.is_off("slice"),
             _ => false,
         };
@@ -59,6 +63,11 @@ impl Uses {
                 let is_unknown = |job: &JobId| Length::of(view, *job) == Length::UNKNOWN;
                 let unknown = some_of(jobs().filter(is_unknown).count(), view)?;
                 Some(format!("the length of {unknown} is not known; they come last, in order of arrival"))
+            }
+            Uses::Guesses => {
+                let is_unknown = |job: &JobId| Length::of(view, *job) == Length::UNKNOWN;
+                let unknown = some_of(jobs().filter(is_unknown).count(), view)?;
+                Some(format!("the length of {unknown} is not known; each is taken to run as long again as it has run"))
             }
             Uses::History => view.known.history.is_empty().then(|| {
                 "no history was given (--history); it estimates jobs by those of this run that have ended".into()

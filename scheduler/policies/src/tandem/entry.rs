@@ -1,10 +1,12 @@
 //! A job in a decision: how it may run, how long it still takes, and what it costs to stop it.
 
+use std::collections::BTreeMap;
+
 use engine::{
     cluster::JobId,
     job::{Placed, State},
     occupancy::PoolId,
-    topology::NodeId,
+    topology::{DeviceId, NodeId},
     view::View,
 };
 use formats::trace::Class;
@@ -68,6 +70,8 @@ pub(super) enum Now {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Runs {
     pub(super) target: Target,
+    /// The devices of each node that are free once it has left: no other job holds them or is to come there, and they are not lost.
+    pub(super) own: Vec<(NodeId, u32)>,
     /// Steps per second, beside the jobs that share its devices.
     pub(super) rate: f64,
     /// What it costs to stop it and to start it again, in seconds. `None` if it is not to be stopped, or if that is not known.
@@ -77,17 +81,20 @@ pub(super) struct Runs {
 }
 
 impl Entry {
-    /// `None` for a job that is on its way to other devices, or leaves those that it has.
+    /// `is_own` says of a device whether it is free once the job has left it. `None` for a job that is on its way to other devices, or
+    /// leaves those that it has.
     pub(super) fn new(
         view: &View<'_>,
-        job: JobId,
-        standing: Standing<'_>,
+        (job, standing): (JobId, Standing<'_>),
         curve: &Curve,
         settings: &Settings,
+        is_own: &dyn Fn(DeviceId) -> bool,
     ) -> Option<Entry> {
         let now = match standing {
             Standing::Waits => Now::Waits,
-            Standing::Runs(placed) => Now::Runs(runs(view, job, placed, curve)),
+            Standing::Runs(placed) => {
+                Now::Runs(runs(view, job, placed, curve).with_own(view, placed, is_own))
+            }
             Standing::Stays(placed) => Now::Stays(Runs { restart_s: None, ..runs(view, job, placed, curve) }),
             Standing::IsOnItsWay => return None,
         };
@@ -157,6 +164,17 @@ impl Entry {
 }
 
 impl Runs {
+    /// Notes which devices are its own. A job that has others as well is not to be stopped.
+    fn with_own(mut self, view: &View<'_>, placed: &Placed, is_own: &dyn Fn(DeviceId) -> bool) -> Runs {
+        let mut nodes: BTreeMap<NodeId, u32> = BTreeMap::new();
+        for device in placed.devices.iter().filter(|device| is_own(**device)) {
+            *nodes.entry(view.topology.node_of(*device)).or_default() += 1;
+        }
+        self.own = nodes.into_iter().collect();
+        self.restart_s = self.restart_s.filter(|_| self.own == self.target.nodes);
+        self
+    }
+
     pub(super) fn devices(&self) -> u32 {
         self.target.nodes.iter().map(|(_, devices)| devices).sum()
     }
@@ -168,22 +186,22 @@ impl RunOption {
     }
 }
 
-/// The levels of the curve of a job that it may be given: for a guaranteed job, those with which it is as fast as with what it asks for.
+/// The levels of the curve of a job that it may be given. A guaranteed job has the devices that it asks for, or what is predicted to be
+/// faster than these by the margin, because predictions have errors.
 fn options(view: &View<'_>, job: JobId, curve: &Curve, settings: &Settings) -> Vec<RunOption> {
     let asked = view.request(job);
     let is_guaranteed = settings.guarantees && asked.class == Class::Guaranteed;
-    let least = if is_guaranteed { curve.reference(asked) * (1.0 - 1e-9) } else { 0.0 };
-    let option = |level: &Level| {
+    let promised = curve.reference(asked) * (1.0 + settings.freedom.margin);
+    let as_asked = curve.at(asked.devices).unwrap_or(0);
+    let levels = curve.levels.iter().enumerate();
+    let may_have = |(place, level): &(usize, &Level)| {
+        !is_guaranteed || *place == as_asked || level.fair().rate >= promised
+    };
+    let option = |(_, level): (usize, &Level)| {
         let point = level.fair();
         RunOption { devices: level.devices, cpus: point.cpus, plan: point.plan, rate: point.rate }
     };
-    let all = || curve.levels.iter().map(option);
-    let options: Vec<RunOption> = all().filter(|option| option.rate >= least).collect();
-    if options.is_empty() {
-        all().skip(curve.at(asked.devices).unwrap_or(0)).take(1).collect()
-    } else {
-        options
-    }
+    levels.filter(may_have).map(option).collect()
 }
 
 fn runs(view: &View<'_>, job: JobId, placed: &Placed, curve: &Curve) -> Runs {
@@ -199,5 +217,11 @@ fn runs(view: &View<'_>, job: JobId, placed: &Placed, curve: &Curve) -> Runs {
     let predicted = || belief::step_placed(view, job, placed).map(|step| per_second(step.step_ns));
     let rate = of_level().filter(|_| is_alone).or_else(predicted);
     let rate = rate.or_else(|| Progress::new(view, job).step_ns().map(per_second)).unwrap_or(1.0);
-    Runs { target: Target::of(view, placed), rate, restart_s: restart_s(view, job), ends_s: None }
+    Runs {
+        target: Target::of(view, placed),
+        rate,
+        restart_s: restart_s(view, job),
+        ends_s: None,
+        own: Vec::new(),
+    }
 }

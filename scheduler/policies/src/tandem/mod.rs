@@ -1,4 +1,25 @@
-//! Tandem: the shortest first, where each change has to pay. There is no paper: it is what this project's parts give together.
+//! Tandem: shortest remaining time first, in which each change has to pay. There is no paper. The policy puts together what others of this
+//! crate do one by one, so that an ablation shows what each part is worth.
+//!
+//! * Order: jobs that wait are considered by their remaining time alone, the least first, and a job that gets no devices is passed. The time
+//!   is that of the option with the least device time (`entry.rs`): an elastic job starts on the number of devices that it uses best.
+//!   A job whose length is not known is taken to run as long again as it has run.
+//! * Preemption (`displace.rs`): a running job gives up its devices only to a job that has less left than it has, by more than a restart takes.
+//!   Of the nodes, those are freed whose jobs lose the least time in sum. A job that can go on with fewer devices keeps these.
+//! * Packing (`share.rs`): instead, the job shares the devices of another one, if the tables say that the gain is sure and if both lose less
+//!   time than by waiting or by stopping others. A job that shares devices moves when others are free.
+//! * Growth (`grow.rs`): devices for which no job waits go to elastic jobs, as in Optimus: to the job that gains the most time for each. A
+//!   running job grows only if it then ends sooner, with its restart.
+//! * Plans: a plan of another kind is chosen only if it is predicted to be faster by `margin`. Of many predictions with errors, the best
+//!   is too good.
+//! * Guarantees: a guaranteed elastic job has the devices that it asks for, or an option that is predicted to be faster than these by
+//!   `margin`. Once a best-effort job has arrived, guaranteed jobs share no devices. They may be stopped: their promise is of speed.
+//! * Aging: after `bound`, a job comes before all others, whatever they lose, and is not stopped again. If not even that gives it devices, all
+//!   that become free are kept for it.
+//!
+//! The policy decides when jobs arrive, end or settle. It uses the first type of device of which the times of a job are known, packs jobs that
+//! run as they ask, two at most, and ignores priorities.
+
 mod displace;
 mod entry;
 mod grow;
@@ -11,7 +32,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use engine::{
     cluster::{Action, JobId},
+    job::{Phase, State},
     policy::{Decision, Policy},
+    topology::DeviceId,
     view::{Change, View},
 };
 use formats::trace::Class;
@@ -26,10 +49,11 @@ use self::{
 use crate::{
     declaration::{Declaration, Uses, each},
     kit::{
-        elastic::{Available, Curves, Roster, Target, pursue, restart_s},
+        elastic::{Available, Curves, Roster, Standing, Target, pursue, restart_s},
         jobs_named,
         moves::Moves,
         packs::{Packs, can_leave},
+        ranking::Need,
         start,
     },
 };
@@ -37,12 +61,12 @@ use crate::{
 pub(super) const TANDEM: Declaration = Declaration {
     name: "tandem",
     source: "this project, no paper",
-    order: "remaining work, the least first",
+    order: "remaining time, the least first",
     misfit: "is passed, until it has waited for the bound",
     preemption: "stops, moves and resizes jobs where it pays",
     packing: "two jobs, where it pays",
     needs: "times of steps alone and together, costs of restarts",
-    uses: &[Uses::Lengths, Uses::Stops, Uses::Resizes, Uses::Packs],
+    uses: &[Uses::Guesses, Uses::Stops, Uses::Resizes, Uses::Packs],
     example: "tandem:pack=off:bound=12h",
     settings: settings::SETTINGS,
     build: |values| {
@@ -106,9 +130,16 @@ impl Tandem {
     fn entries(&mut self, view: &View<'_>) -> (Vec<Entry>, Vec<Parting>) {
         let mut entries = Vec::new();
         let mut places = BTreeMap::new();
+        let destinations: BTreeSet<DeviceId> =
+            self.moves.under_way().flat_map(|(_, to)| to.devices.iter().copied()).collect();
         for (job, standing) in self.roster.jobs(view, &self.moves) {
             let curve = self.curves.of(view, job, &self.settings.freedom);
-            if let Some(entry) = Entry::new(view, job, standing, &curve, &self.settings) {
+            let is_own = |device: DeviceId| {
+                let mut others = view.occupancy.kept_by(device).iter().filter(|other| **other != job);
+                let is_shared = others.any(|other| !self.roster.guests.contains(other));
+                !is_shared && !view.occupancy.is_lost(device) && !destinations.contains(&device)
+            };
+            if let Some(entry) = Entry::new(view, (job, standing), &curve, &self.settings, &is_own) {
                 places.insert(job, entries.len());
                 entries.push(entry);
             }
@@ -119,7 +150,8 @@ impl Tandem {
                 continue;
             };
             let job = entries[guest].job;
-            if let Some(restart_s) = restart_s(view, job).filter(|_| can_leave(view, job)) {
+            let runs = view.job(job).placed().is_some_and(|placed| placed.phase == Phase::Running);
+            if let Some(restart_s) = restart_s(view, job).filter(|_| runs && can_leave(view, job)) {
                 partings.push(Parting { guest, host, restart_s });
             }
             let guest_s = entries[guest].share_devices();
@@ -138,7 +170,7 @@ impl Tandem {
         let available = Available::new(view, &self.roster, &self.moves);
         let mut round = Round::new(view, (&entries, available), sharing, &self.settings, &self.protected);
         round.divide(view);
-        round.part(&partings);
+        let parted = round.part(&partings);
         if grows {
             round.grow();
         }
@@ -155,15 +187,66 @@ impl Tandem {
             }
         }
         let mut actions = pursue(view, &mut self.moves, &targets);
-        for Guest { guest, host, gain } in guests {
-            let [guest, host] = [guest, host].map(|place| entries[place].job);
-            let devices = view.job(host).placed().map(|placed| placed.devices.clone()).unwrap_or_default();
-            actions.push(start(view, guest, devices));
-            self.packs.add([host, guest], gain.alone_ns.map(Some));
-            self.roster.guests.insert(guest);
-        }
+        let parted: Vec<JobId> = parted.into_iter().map(|guest| entries[guest].job).collect();
+        let more = self.share(view, (&entries, &actions), &parted, &guests);
+        actions.extend(more);
         self.wake_at = self.wakes_at(view, &entries);
         actions
+    }
+
+    /// Moves guests to devices that are free and that no job takes by these actions, and starts others, as far as there are cores.
+    fn share(
+        &mut self,
+        view: &View<'_>,
+        (entries, actions): (&[Entry], &[Action]),
+        parted: &[JobId],
+        guests: &[Guest],
+    ) -> Vec<Action> {
+        let mut draft = view.draft();
+        self.moves.hold(&mut draft);
+        for action in actions {
+            if let Action::Start { devices, cpus, .. } = action {
+                draft.hold(devices);
+                draft.take_cpus(devices, *cpus);
+            }
+        }
+        let mut more = Vec::new();
+        for &guest in parted {
+            let need = Need::of(view, guest);
+            if let Some(devices) = draft.take_with(need.devices, need.pool, need.cpus) {
+                let asked = view.request(guest);
+                more.push(self.moves.begin(guest, devices, asked.plan, asked.cpus));
+            }
+        }
+        for &Guest { guest, host, gain } in guests {
+            let [guest, host] = [guest, host].map(|place| entries[place].job);
+            let devices = view.job(host).placed().map(|placed| placed.devices.clone()).unwrap_or_default();
+            let cpus = view.request(guest).cpus;
+            if draft.has_cpus(&devices, cpus) {
+                draft.take_cpus(&devices, cpus);
+                more.push(start(view, guest, devices));
+                self.packs.add([host, guest], gain.alone_ns.map(Some));
+                self.roster.guests.insert(guest);
+            }
+        }
+        more
+    }
+
+    /// What the actions of a decision do.
+    fn reasons(&self, view: &View<'_>, actions: &[Action]) -> Vec<String> {
+        let is_started = |job: JobId| matches!(view.job(job).state, State::Waiting { .. });
+        let shares = |job: JobId| self.roster.guests.contains(&job);
+        let kinds: [(&str, &dyn Fn(JobId) -> bool); 4] = [
+            ("stops", &|job| !is_started(job) && !self.moves.has(job)),
+            ("moves", &|job| self.moves.has(job)),
+            ("starts", &|job| is_started(job) && !shares(job)),
+            ("starts beside others", &|job| is_started(job) && shares(job)),
+        ];
+        let reason = |(what, is_one): (&str, &dyn Fn(JobId) -> bool)| {
+            let jobs: Vec<JobId> = actions.iter().map(Action::job).filter(|job| is_one(*job)).collect();
+            (!jobs.is_empty()).then(|| format!("{what} {}", jobs_named(view, &jobs)))
+        };
+        kinds.into_iter().filter_map(reason).collect()
     }
 
     /// When a job is overdue that is not yet, or has run as long again if nothing is known of it.
@@ -172,7 +255,7 @@ impl Tandem {
         let at = |entry: &Entry| match (&entry.now, entry.work) {
             (Now::Waits, _) => {
                 let bound = self.settings.bound.filter(|_| entry.overdue_since.is_none())?;
-                let engine::job::State::Waiting { since } = view.job(entry.job).state else { return None };
+                let State::Waiting { since } = view.job(entry.job).state else { return None };
                 Some(since + bound)
             }
             (Now::Runs(_), Work::Guessed(left_s)) if any_waits => {
@@ -191,19 +274,27 @@ impl Policy for Tandem {
         let mut reasons = Vec::new();
         actions.extend(self.packs.undo(view, &mut reasons));
         let is_news = |change: &Change| !matches!(change, Change::Progressed(_) | Change::Placed(_));
-        let is_due = view.changes.is_empty() || self.wake_at.is_some_and(|at| at <= view.now);
+        let is_due = self.wake_at.is_some_and(|at| at <= view.now);
         if is_due || view.changes.iter().any(is_news) {
             let of_round = self.round(view);
-            if !of_round.is_empty() {
-                let jobs: Vec<JobId> = of_round.iter().map(Action::job).collect();
-                reasons.push(format!("least left: {}", jobs_named(view, &jobs)));
-            }
+            reasons.extend(self.reasons(view, &of_round));
             actions.extend(of_round);
         }
         Decision { actions, wake_at: self.wake_at, reason: reasons.join("; ") }
     }
 
-    fn explain(&self, _view: &View<'_>, _job: JobId) -> String {
-        String::new()
+    fn explain(&self, view: &View<'_>, job: JobId) -> String {
+        let Some(curve) = self.curves.known(job) else { return String::new() };
+        let waits = matches!(view.job(job).state, State::Waiting { .. });
+        let standing = if waits { Standing::Waits } else { Standing::IsOnItsWay };
+        if let Some(entry) = Entry::new(view, (job, standing), &curve, &self.settings, &|_| true) {
+            let devices = entry.options[entry.base].devices;
+            let time = Nanos::from_secs_f64(entry.left_s());
+            let kind = if matches!(entry.work, Work::Guessed(_)) { "is taken to have" } else { "has" };
+            return format!("it {kind} {time} left on {devices} devices, and no job gives way to it");
+        }
+        let Some(pack) = self.packs.of(job) else { return String::new() };
+        let names: Vec<&str> = pack.beside(job).map(|other| &*view.request(other).name).collect();
+        format!("it shares its devices with {}", names.join(", "))
     }
 }

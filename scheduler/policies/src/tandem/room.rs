@@ -34,7 +34,7 @@ impl<'a> Room<'a> {
     pub(super) fn new(view: &'a View<'a>, mut available: Available<'a>, entries: &[Entry]) -> Room<'a> {
         for entry in entries {
             if let Now::Runs(runs) = &entry.now {
-                available.take(&runs.target.nodes, runs.target.cpus);
+                available.take(&runs.own, runs.target.cpus);
             }
         }
         let pools = view.pools();

@@ -115,7 +115,7 @@ impl<'a> Round<'a> {
             Some(wait_s) => *wait_s,
             None => self.room.wait_s(entry.pool, &option),
         };
-        let most_s = displacement.as_ref().map_or(wait_s, |displacement| displacement.loss_s);
+        let most_s = displacement.as_ref().map_or(wait_s, |displacement| wait_s.min(displacement.loss_s));
         if let Some(guest) = self.sharing.guest(view, (self.entries, place), &self.room, most_s) {
             self.victims.retain(|victim| *victim != guest.host);
             self.guests.push(guest);

@@ -32,7 +32,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     Setting::new(
         "margin",
         Kind::Percent,
-        "20%",
+        "30%",
         "by how much a plan of another kind has to be predicted to be faster: of many predictions with errors, the best is too good",
     ),
     Setting::new("resize", Kind::ON_OFF, "on", "whether elastic jobs are given other numbers of devices"),

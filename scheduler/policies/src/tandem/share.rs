@@ -9,11 +9,7 @@ use std::collections::HashSet;
 use engine::{cluster::JobId, view::View};
 use formats::trace::Class;
 
-use super::{
-    entry::Entry,
-    room::Room,
-    round::{Outcome, Round},
-};
+use super::{entry::Entry, room::Room, round::Round};
 use crate::kit::{
     gain::{Gain, SEATS},
     packs::{Packs, alone_on, can_leave},
@@ -137,9 +133,10 @@ fn loss_s(left_s: [f64; SEATS], gain: &Gain) -> f64 {
 }
 
 impl Round<'_> {
-    /// Moves guests to free devices for which no job waits.
-    pub(super) fn part(&mut self, guests: &[Parting]) {
-        for parting in guests {
+    /// The guests that gain by devices for which no job waits. These are taken.
+    pub(super) fn part(&mut self, partings: &[Parting]) -> Vec<usize> {
+        let mut parted = Vec::new();
+        for parting in partings {
             let (guest, host) = (&self.entries[parting.guest], &self.entries[parting.host]);
             let (Some(own), Some(of_host)) = (guest.runs(), host.runs()) else { continue };
             let option = &guest.options[guest.base];
@@ -149,10 +146,11 @@ impl Round<'_> {
             if gain_s <= parting.restart_s || self.any_waits(guest.pool) {
                 continue;
             }
-            if let Some(target) = self.room.find(guest.pool, option) {
-                self.outcomes[parting.guest] = Outcome::Runs { option: guest.base, target };
+            if self.room.find(guest.pool, option).is_some() {
+                parted.push(parting.guest);
             }
         }
+        parted
     }
 }
 
