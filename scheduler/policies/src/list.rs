@@ -89,6 +89,9 @@ mod tests {
             "gandiva:search=halving:eta=3:rung=100:target=0.5",
             "gandiva:search=keep:keep=8",
             "gandiva:slice=off:pack=off:reports=10:search=keep",
+            "tandem",
+            "tandem:preempt=off:pack=off:plans=off:resize=off:grow=off:guarantee=off",
+            "tandem:margin=10%:bound=12h",
         ] {
             assert!(build(name).is_ok_and(|policy| policy.is_some()), "{name}");
         }

@@ -140,6 +140,9 @@ fn schedules_that_are_known() {
         // it ran.
         ("tiresias:2s", 1, stream, vec![14, 4, 6, 8, 10, 12]),
         ("tiresias:2s:promote=2", 1, stream, vec![8, 4, 6, 10, 12, 14]),
+        // The costs of restarts are not known here, so that no job is stopped: the shortest that waits is next.
+        ("tandem", 1, lengths, vec![10, 21, 13, 29]),
+        ("tandem", 2, blocked, vec![10, 15, 6]),
     ] {
         assert_eq!(ends(policy, devices, jobs), expected, "{policy} {jobs:?}");
     }
@@ -338,6 +341,7 @@ fn nothing_that_a_policy_asks_for_is_refused() {
         "packing-fifo",
         "synergy",
         "antman",
+        "tandem",
     ];
     for policy in policies {
         for seed in 0..30 {

@@ -1,7 +1,7 @@
 //! Which running jobs give up their devices to one that waits, and how much longer all of them then take together.
 //!
 //! A job that is stopped loses the time of its restart, and at most the time for which the other has its devices. A job that can go on with
-//! fewer devices loses only a part of that time. The loss is compared with the time that the other would wait otherwise.
+//! fewer devices loses only a part of that time. Of the nodes, those are freed whose jobs lose the least in sum.
 
 use engine::{occupancy::PoolId, topology::NodeId};
 

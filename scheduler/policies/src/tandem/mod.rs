@@ -17,7 +17,8 @@
 //! * Aging: after `bound`, a job comes before all others, whatever they lose, and is not stopped again. If not even that gives it devices, all
 //!   that become free are kept for it.
 //!
-//! The policy decides when jobs arrive, end or settle. It uses the first type of device of which the times of a job are known, packs jobs that
+//! The policy decides when jobs arrive, end or settle. A job keeps its devices if it takes no checkpoint, or if the cost of a restart is not
+//! known. The policy uses the first type of device of which the times of a job are known, packs jobs that
 //! run as they ask, two at most, and ignores priorities.
 
 mod displace;
@@ -60,7 +61,7 @@ use crate::{
 
 pub(super) const TANDEM: Declaration = Declaration {
     name: "tandem",
-    source: "this project, no paper",
+    source: "this project",
     order: "remaining time, the least first",
     misfit: "is passed, until it has waited for the bound",
     preemption: "stops, moves and resizes jobs where it pays",

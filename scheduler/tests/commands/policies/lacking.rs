@@ -39,7 +39,7 @@ fn commands_of_twenty_seconds_leave_policies_little_to_decide() {
     let of_300_s = "a round of 300 s is 15.0 times the mean job of 20.0 s";
     let of_360_s = "a round of 360 s is 18.0 times the mean job of 20.0 s";
     let of_60_s = "a round of 60.0 s is 3.0 times the mean job of 20.0 s";
-    let expected: [(&str, &[&str]); 24] = [
+    let expected: [(&str, &[&str]); 25] = [
         ("fifo", &[]),
         ("fifo-backfill", &[]),
         ("sjf", &[]),
@@ -64,6 +64,7 @@ fn commands_of_twenty_seconds_leave_policies_little_to_decide() {
         ("rubick", &[INELASTIC]),
         ("lucid", &[NO_HISTORY, NO_CLASS]),
         ("gandiva", &[INELASTIC]),
+        ("tandem", &[UNSTOPPED, INELASTIC]),
     ];
     let names: Vec<&str> = expected.iter().map(|(name, _)| *name).collect();
     let policies = lacking(&door, &names.join(","), "--cluster 1x1 --switch-cost 1s");
@@ -75,6 +76,8 @@ fn commands_of_twenty_seconds_leave_policies_little_to_decide() {
     }
     let apart = lacking(&door, "packing-fifo", "--cluster 1x1 --switch-cost 1s --jobs-per-device 1");
     assert_eq!(apart[0].1, ["a device has at most one job (--jobs-per-device 1); it packs none"]);
+    let off = "tandem:preempt=off:pack=off:plans=off:resize=off";
+    assert_eq!(lacking(&door, off, "--cluster 1x1 --switch-cost 1s")[0].1, [""; 0]);
     for off in ["gandiva:slice=off:pack=off:migrate=off:grow=off", "lucid:sharing=off"] {
         let policies = lacking(&door, off, "--cluster 1x1 --switch-cost 1s --suspend checkpoint");
         let of_others = [INELASTIC, NO_HISTORY];
@@ -96,7 +99,7 @@ fn a_run_that_has_what_its_policies_use_lacks_nothing() {
         "name,submit_s,job,steps,elastic\na,0,gpt2-mini@b8@dp1,900,true\nb,0,gpt2-mini@b8@dp1,900,true\n",
     );
     let arguments = "--cluster 1x2 --switch-cost 1s --table GPU";
-    let policies = "srtf,las,tiresias,elastic-fifo,optimus,sia,pollux-fixed-batch,rubick,gandiva";
+    let policies = "srtf,las,tiresias,elastic-fifo,optimus,sia,pollux-fixed-batch,rubick,gandiva,tandem";
     for (policy, lacking) in lacking(&door, policies, arguments) {
         assert!(lacking.is_empty(), "{policy}: {lacking:?}");
     }

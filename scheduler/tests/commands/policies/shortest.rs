@@ -9,14 +9,22 @@ use super::{ends, rigid, write_table};
 #[test]
 fn a_job_that_is_almost_done_is_stopped_by_no_policy() {
     let trace = rigid(&[(0, 1, 100), (90, 1, 50)]);
-    for policy in
-        ["srtf", "srsf", "srtf:every=10s", "srsf:every=10s", "elastic-fifo", "optimus", "rubick", "fifo"]
-    {
+    for policy in [
+        "srtf",
+        "srsf",
+        "srtf:every=10s",
+        "srsf:every=10s",
+        "elastic-fifo",
+        "optimus",
+        "rubick",
+        "fifo",
+        "tandem",
+    ] {
         let ends = ends(&trace, &format!("--policy {policy} --cluster 1x1 --switch-cost 60s"));
         assert_eq!(ends[0], 100.0, "{policy}: {ends:?}");
         assert!((ends[1] - 150.0).abs() <= 60.0, "{policy}: {ends:?}");
     }
-    for policy in ["srtf", "srsf"] {
+    for policy in ["srtf", "srsf", "tandem"] {
         let ends = ends(&trace, &format!("--policy {policy} --cluster 1x1 --switch-cost 60s"));
         assert_eq!(ends, [100.0, 150.0], "{policy}");
     }
