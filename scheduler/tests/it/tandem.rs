@@ -71,8 +71,8 @@ fn rigid_jobs_have_known_schedules() {
         ("tandem:bound=3s", 2, 0, &[(0, 1, 6), (0, 1, 6), (1, 2, 20)], vec![26, 26, 24]),
     ] {
         let model = Own { slowdown: 1.0 };
-        let found = ends(policy, (devices, &jobs(asked)), &model, (restart_s, 1.0));
-        assert_eq!(found, expected, "{policy} {asked:?} {restart_s}");
+        let actual = ends(policy, (devices, &jobs(asked)), &model, (restart_s, 1.0));
+        assert_eq!(actual, expected, "{policy} {asked:?} {restart_s}");
     }
 }
 
@@ -109,8 +109,8 @@ fn jobs_share_devices_where_that_costs_less() {
         // Without a cost of restarts, the first job would give way, and lose 6 s. To share costs less.
         ("tandem", sure(1.2), 0, [12, 10]),
     ] {
-        let found = ends(policy, (1, &two), &model, (restart_s, 1.2));
-        assert_eq!(found, expected, "{policy} {restart_s}");
+        let actual = ends(policy, (1, &two), &model, (restart_s, 1.2));
+        assert_eq!(actual, expected, "{policy} {restart_s}");
     }
 }
 
@@ -136,9 +136,12 @@ fn step_s(_: &str, plan: Plan, _: Option<u16>) -> Option<f64> {
     }
 }
 
+/// An elastic job: its arrival in seconds; its workload, batch and plan; its steps; its class.
+type ElasticJob = (u64, (&'static str, u32, &'static str), u64, Class);
+
 /// The times in seconds at which elastic jobs end on two devices. A restart takes 2 s. The model lets jobs share devices at no loss, so that
 /// policies are not to pack.
-fn ends_of_elastic(policy: &str, asked: &[(u64, (&str, u32, &str), u64, Class)]) -> Vec<u64> {
+fn ends_of_elastic(policy: &str, asked: &[ElasticJob]) -> Vec<u64> {
     let topology = Topology::uniform(2, 2, "GPU");
     let asked: Vec<JobRequest> = (0..)
         .zip(asked)

@@ -16,7 +16,7 @@ struct Growth {
 impl Round<'_> {
     /// Gives out the devices of pools in which no job waits.
     pub(super) fn grow(&mut self) {
-        // Jobs that have grown already or cannot grow further are not tried again.
+        // A job that has grown is considered again, and one for which there is no room is not.
         let mut growths: Vec<Growth> =
             (0..self.entries.len()).filter_map(|place| self.growth(place)).collect();
         while let Some(best) = (0..growths.len()).max_by(|a, b| {
@@ -63,7 +63,7 @@ impl Round<'_> {
         self.guests.iter().all(|guest| guest.host != place)
     }
 
-    /// Finds the devices of an option for a job in the place of those that it has. Returns whether there are some.
+    /// Takes the devices of an option for a job in the place of those that it has. Returns whether there are some.
     fn take(&mut self, place: usize, option: usize) -> bool {
         let entry = &self.entries[place];
         let before = match &self.outcomes[place] {

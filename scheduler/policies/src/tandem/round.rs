@@ -33,8 +33,8 @@ pub(super) struct Round<'a> {
     pub(super) entries: &'a [Entry],
     pub(super) room: Room<'a>,
     pub(super) outcomes: Vec<Outcome>,
-    /// Jobs that get no devices, in order.
-    pub(super) unplaced: Vec<usize>,
+    /// Pools of which a job waits for devices.
+    short: BTreeSet<PoolId>,
     pub(super) guests: Vec<Guest>,
     sharing: Sharing<'a>,
     /// Jobs that may give up devices.
@@ -68,7 +68,7 @@ impl<'a> Round<'a> {
             entries,
             room: Room::new(view, available, entries),
             outcomes: vec![Outcome::Stays; entries.len()],
-            unplaced: Vec::new(),
+            short: BTreeSet::new(),
             guests: Vec::new(),
             sharing,
             victims: (0..entries.len()).filter(may_stop).collect(),
@@ -128,7 +128,7 @@ impl<'a> Round<'a> {
             self.kept.insert(entry.pool);
         }
         self.waits_s.insert(need, wait_s);
-        self.unplaced.push(place);
+        self.short.insert(entry.pool);
         Vec::new()
     }
 
@@ -189,8 +189,8 @@ impl<'a> Round<'a> {
         self.outcomes[place] = Outcome::Runs { option, target };
     }
 
-    /// Whether a job waits that could have devices of a pool.
+    /// Whether a job waits for devices of a pool.
     pub(super) fn any_waits(&self, pool: PoolId) -> bool {
-        self.unplaced.iter().any(|place| self.entries[*place].pool == pool)
+        self.short.contains(&pool)
     }
 }
