@@ -1,4 +1,4 @@
-//! The dearest operators of a run, as a table and sentences.
+//! The operators of a run that take the longest, as a table and sentences.
 
 use cli::table::{CellAlignment, Table, new, or_dash};
 use record::{rows::OperatorTime, run_dir::RunDir};
@@ -7,7 +7,7 @@ use schema::units::Nanos;
 /// The number of operators of each job that are shown.
 const SHOWN: usize = 10;
 
-/// The dearest operators of the first rank of each job. `rows` have the dearest of a rank first.
+/// The operators of the first rank of each job that take the longest. `rows` have them first.
 pub fn of_operators(rows: &[OperatorTime]) -> Table {
     let mut table = new(&["job", "operator", "calls", "host", "device", "share"]);
     for row in of_first_ranks(rows).flat_map(|rows| rows.iter().take(SHOWN)) {
@@ -17,7 +17,7 @@ pub fn of_operators(rows: &[OperatorTime]) -> Table {
             row.calls.to_string(),
             Nanos(row.host_ns).to_string(),
             or_dash(row.device_ns.map(Nanos)),
-            format!("{:.1} %", row.share_percent),
+            row.share_percent.map_or("-".into(), |percent| format!("{percent:.1} %")),
         ]);
     }
     if let Some(operator) = table.column_mut(1) {
@@ -33,6 +33,9 @@ pub fn idle_lines(run: &RunDir, rows: &[OperatorTime]) -> Vec<String> {
         let trace = run.operators_trace_path(&row.launch, row.rank);
         let idle = match row.device_ns {
             Some(_) => format!("{} was idle in", row.device),
+            None if row.device.starts_with("cuda:") => {
+                format!("no work of {} was recorded; on the host, no operator was in progress in", row.device)
+            }
             None => "no operator was in progress in".into(),
         };
         format!(

@@ -2,7 +2,7 @@
 //! measured times.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::HashSet,
     hash::{Hash, Hasher},
     path::{Path, PathBuf},
     sync::Arc,
@@ -158,19 +158,6 @@ fn job(
             search: row.search,
         }),
     })
-}
-
-/// The longest part of a program's duration that counts as one of its steps.
-const LONGEST_PART: Nanos = Nanos::SECOND;
-
-/// Makes the duration of a command its length, if it is known and the trace gives no steps. Equal parts of it count as steps.
-pub fn take_duration(job: &mut JobRequest, durations: &BTreeMap<String, Nanos>) {
-    let has_steps = job.steps.or(job.step_ns).is_some() || job.steps_regex.is_some();
-    let is_command = matches!(job.what, Payload::Command(_));
-    if let Some(duration) = durations.get(&*job.what.workload()).filter(|_| is_command && !has_steps) {
-        let parts = duration.0.div_ceil(LONGEST_PART.0).max(1);
-        (job.steps, job.part_ns) = (Some(parts), Some(Nanos((duration.0 / parts).max(1))));
-    }
 }
 
 /// The payload and the plan of a line, or the name of the invalid column and the error.

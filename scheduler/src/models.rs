@@ -1,7 +1,7 @@
 //! The models of a run: the truth of its simulation, and what its policy believes.
 
 use std::{
-    collections::BTreeMap,
+    collections::BTreeSet,
     path::{Path, PathBuf},
 };
 
@@ -16,7 +16,6 @@ use record::{
     manifest::{Manifest, SizeOfError},
     rows::Warnings,
 };
-use schema::units::Nanos;
 
 use crate::inputs;
 
@@ -29,8 +28,8 @@ pub struct Models {
     pub drift: HostDrift,
     /// The starts of jobs in the tables that the truth was measured in.
     pub startups: Startups,
-    /// The durations of programs without steps in these tables.
-    pub durations: BTreeMap<String, Nanos>,
+    /// The programs in these tables that have durations in place of steps.
+    pub programs_without_steps: BTreeSet<String>,
 }
 
 /// The tables and fitted models of a run.
@@ -77,7 +76,7 @@ impl Models {
             belief: Layers { error, ..layers(belief) },
             drift: truth.table.host_drift(),
             startups: truth.table.startups().clone(),
-            durations: truth.table.durations().map(|(name, took)| (name.to_owned(), took)).collect(),
+            programs_without_steps: truth.table.programs_without_steps().map(str::to_owned).collect(),
             truth: layers(truth).build(),
         })
     }

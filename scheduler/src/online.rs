@@ -12,6 +12,7 @@ mod first_difference;
 mod forward;
 mod hindsight;
 mod lacking;
+mod lengths;
 mod machine_speed;
 mod predict;
 mod run_inputs;
@@ -237,9 +238,11 @@ fn resume_point(
     let started = || (0..).map(JobId).zip(view.jobs).filter(|(_, job)| job.account.starts > 0);
     let placed: Vec<_> = started()
         .filter(|(_, job)| matches!(job.state, State::Placed(_)))
-        .map(|(id, job)| WasPlaced {
+        .map(|(id, job)| (id, job, &inputs.asked[id.0 as usize]))
+        .map(|(id, job, request)| WasPlaced {
             job: id,
-            asked: inputs.asked[id.0 as usize].steps,
+            asked: request.steps.filter(|_| request.part_ns.is_none()),
+            parts: request.part_ns.and(request.steps),
             told: job.steps,
             start: job.account.starts - 1,
             started_at: started_at(turns, id),

@@ -118,7 +118,7 @@ def make_mt(of: Settings, folder: pathlib.Path, seed: int) -> Callable:
     published, shared = of.reference / "rubick-a800", of.out / "rubick-mt"
     iterations = sorted((published / "iterations").glob("*.csv"))
     like = ["--published", published / "published-parameters.csv", "--forward-like", "bert-large"]
-    truth = once(shared / "truth.json", lambda path: run(of.sched, "fit", "--csv", *iterations, *like, "--within-rows", "--out", path))
+    truth = once(shared / "truth.json", lambda path: run(of.sched, "fit", "--csv", *iterations, *like, "--out", path))
     few = once(folder / "few", lambda path: run("python3", "-B", SCRIPTS / "rubick_py" / "sample.py", seed, path, *iterations))
     rows = sorted(few.glob("*.csv"))
     belief = once(folder / "few.json", lambda path: run(of.sched, "fit", "--csv", *rows, *like, "--out", path))

@@ -51,9 +51,9 @@ struct Span<'a> {
     #[serde(borrow, default)]
     name: Cow<'a, str>,
     #[serde(default)]
-    pid: Option<Place>,
+    pid: Option<Track>,
     #[serde(default)]
-    tid: Option<Place>,
+    tid: Option<Track>,
     #[serde(default)]
     ts: f64,
     #[serde(default)]
@@ -65,7 +65,7 @@ struct Span<'a> {
 /// A process or thread, which has a number or a name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(untagged)]
-enum Place {
+enum Track {
     Number(i64),
     Name(String),
 }
@@ -74,12 +74,12 @@ enum Place {
 struct Details {
     /// The number of an operator, and of the operator that started the work of a device.
     #[serde(rename = "External id", default)]
-    operator: Option<Number>,
+    operator: Option<ExternalId>,
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Number {
+enum ExternalId {
     Whole(u64),
     /// In traces of versions that quote it.
     Text(String),
@@ -88,8 +88,8 @@ enum Number {
 impl Details {
     fn operator(&self) -> Option<u64> {
         match self.operator.as_ref()? {
-            Number::Whole(number) => Some(*number),
-            Number::Text(text) => text.parse().ok(),
+            ExternalId::Whole(number) => Some(*number),
+            ExternalId::Text(text) => text.parse().ok(),
         }
     }
 }
@@ -119,7 +119,7 @@ pub fn read(path: &Path) -> Result<OperatorTimes, RowError> {
 /// The times of a recording; `None` without a span of the whole recording.
 fn times(events: &[Span]) -> Option<OperatorTimes> {
     let spans = || events.iter().filter(|event| event.ph == "X");
-    let window = spans().find(|span| span.cat == "Trace")?;
+    let window = spans().find(|span| span.cat == "Trace" && span.dur > 0.0)?;
     let host: Vec<&Span> = spans().filter(|span| span.cat == "cpu_op").collect();
     let device: Vec<&Span> =
         spans().filter(|span| matches!(&*span.cat, "kernel" | "gpu_memcpy" | "gpu_memset")).collect();
@@ -144,7 +144,7 @@ fn times(events: &[Span]) -> Option<OperatorTimes> {
     let busy = if device.is_empty() { &host } else { &device };
     Some(OperatorTimes {
         window_ns: window.dur * NS_PER_US,
-        busy_ns: covered(busy) * NS_PER_US,
+        busy_ns: covered(busy, window) * NS_PER_US,
         operators: operators.into_values().collect(),
     })
 }
@@ -173,9 +173,10 @@ fn times_of_their_own(spans: &[&Span]) -> Vec<f64> {
     own
 }
 
-/// The time in which at least one of these spans is in progress, in microseconds.
-fn covered(spans: &[&Span]) -> f64 {
-    let mut ends: Vec<(f64, f64)> = spans.iter().map(|span| (span.ts, span.end())).collect();
+/// The time within a window in which at least one of these spans is in progress, in microseconds.
+fn covered(spans: &[&Span], window: &Span) -> f64 {
+    let within = |time: f64| time.clamp(window.ts, window.end());
+    let mut ends: Vec<(f64, f64)> = spans.iter().map(|span| (within(span.ts), within(span.end()))).collect();
     ends.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut until = f64::NEG_INFINITY;
     ends.into_iter()

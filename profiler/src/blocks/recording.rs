@@ -2,6 +2,7 @@
 
 use std::{fs, path};
 
+use cli::options::HEARTBEAT;
 use jobs::launch;
 use record::{
     launch_end::LaunchEnd, manifest::Cell, operators, rows::RowError, run_dir::RunDir, steps::read_each,
@@ -59,6 +60,8 @@ impl Blocks<'_> {
         let mut request = launch::request(self.run, self.manifest, self.catalog, cell, place, None)?;
         request.spec.part = self.part;
         request.spec.operators = Some(steps);
+        // A program may take too few steps and go on without end.
+        request.timeouts.heartbeat = request.timeouts.heartbeat.min(HEARTBEAT);
         self.host_cores.of_jobs(&[cell]).into_iter().for_each(|cores| cores::bind(&mut request.spec, cores));
         self.next_number += 1;
         let spec = request.spec.clone();
@@ -87,7 +90,9 @@ fn recorded_cells(run: &RunDir) -> anyhow::Result<Vec<String>> {
     let mut cells = Vec::new();
     for launch in run.launches()? {
         let spec = run.spec(&launch)?;
-        if spec.operators.is_some() && run.operators_trace_path(&launch, 0).is_file() {
+        let ranks = run.ranks(&spec);
+        let is_kept = |rank| run.operators_trace_path(&launch, rank).is_file();
+        if spec.operators.is_some() && ranks > 0 && (0..ranks).all(is_kept) {
             cells.push(spec.cell);
         }
     }

@@ -61,7 +61,7 @@ impl Running<'_> {
             let now = Nanos::monotonic_now();
             if now > limit {
                 let waited = Nanos::from_secs_f64(FIRST_STEP.as_secs_f64());
-                return Err(Trouble::Failed(format!("it took no step in {waited}")));
+                return Err(Trouble::Failed(format!("its step hook was not ready after {waited}")));
             }
             self.go_on_until(Some(now + LOOK_AT_START.into()))?;
         }

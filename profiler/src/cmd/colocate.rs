@@ -132,6 +132,7 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
         bail!("name two jobs, as in `profile colocate lstm vae`; `profile list` shows the workloads");
     }
     args.measure.check_use(&args.run, has_jobs, has_commands)?;
+    args.measure.check_first_step_timeout(has_jobs)?;
     if let Some(job) = args.jobs.iter().find(|job| args.apart && job.device.is_some()) {
         bail!("--apart chooses the device of each job, and job '{job}' names its own; remove one of them");
     }

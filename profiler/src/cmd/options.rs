@@ -87,7 +87,7 @@ pub(super) struct MeasureOptions {
     steps: Option<u64>,
     /// The time in which a program of your own must take its first step [default: 30m].
     ///
-    /// It applies with --seconds or --steps; in `colocate` to programs in a group that take steps alone. It is the limit of --prepare
+    /// It applies with --seconds, --steps or --operators; in `colocate` to programs in a group that take steps alone. It is the limit of --prepare
     /// and --cleanup, too. A program that has taken no step by then is ended, and the launch has failed.
     #[arg(long, value_name = "TIME", value_parser = positive_time)]
     first_step_timeout: Option<Duration>,
@@ -183,7 +183,7 @@ impl MeasureOptions {
         if let Some(option) = option.filter(|_| !has_commands) {
             bail!("{option} applies to programs only; name one with --cmd, or after -- in `profile single`");
         }
-        self.check_first_step_timeout(has_jobs)
+        Ok(())
     }
 
     /// The catalog, and the devices of programs and of jobs that name no device.
@@ -272,9 +272,9 @@ impl MeasureOptions {
         }
     }
 
-    /// Refuses `--first-step-timeout` where no program is waited for.
-    fn check_first_step_timeout(&self, has_jobs: bool) -> anyhow::Result<()> {
-        let waits = has_jobs || self.seconds.is_some() || self.steps.is_some();
+    /// Refuses `--first-step-timeout` where no program is waited for. `waits` says whether the run waits for steps whatever these options say.
+    pub(super) fn check_first_step_timeout(&self, waits: bool) -> anyhow::Result<()> {
+        let waits = waits || self.seconds.is_some() || self.steps.is_some();
         if self.first_step_timeout.is_some() && !waits && self.prepare.is_none() && self.cleanup.is_none() {
             bail!(
                 "--first-step-timeout: a program without --seconds and --steps runs to its end; add one of them"

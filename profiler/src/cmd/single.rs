@@ -169,6 +169,7 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
         check_batch_of_programs(args)?;
     }
     args.measure.check_use(&args.run, has_jobs, has_commands)?;
+    args.measure.check_first_step_timeout(has_jobs || args.operators.is_some())?;
     let budget = args.resumable.budget.or(args.ci.map(|_| DEFAULT_BUDGET));
     let settings = Settings {
         ci_percent: args.ci,

@@ -9,7 +9,7 @@ use schema::spec::{LaunchSpec, OperatorSteps};
 
 use super::{rounded, whole};
 
-/// The rows of all recordings: launch by launch and rank by rank, the dearest operator first.
+/// The rows of all recordings: launch by launch and rank by rank, the operator with the longest time first.
 pub(crate) fn of(run: &RunDir) -> anyhow::Result<Vec<OperatorTime>> {
     let mut rows = Vec::new();
     for launch in run.launches()? {
@@ -32,8 +32,8 @@ fn of_rank(
     times: OperatorTimes,
 ) -> Vec<OperatorTime> {
     let OperatorTimes { window_ns, busy_ns, mut operators } = times;
-    operators.sort_by(|a, b| dearness(b).total_cmp(&dearness(a)));
-    let all_ns: f64 = operators.iter().map(dearness).sum();
+    operators.sort_by(|a, b| time_ns(b).total_cmp(&time_ns(a)));
+    let all_ns: f64 = operators.iter().map(time_ns).sum();
     let device = spec.devices.get(rank as usize).or(spec.devices.first());
     let row = |operator: Operator| OperatorTime {
         run: run.name(),
@@ -44,7 +44,7 @@ fn of_rank(
         steps: steps.count,
         window_ns: whole(window_ns),
         idle_percent: rounded(100.0 * (1.0 - busy_ns / window_ns), 2),
-        share_percent: rounded(100.0 * dearness(&operator) / all_ns, 2),
+        share_percent: (all_ns > 0.0).then(|| rounded(100.0 * time_ns(&operator) / all_ns, 2)),
         calls: operator.calls,
         host_ns: whole(operator.host_ns),
         device_ns: operator.device_ns.map(whole),
@@ -54,6 +54,6 @@ fn of_rank(
 }
 
 /// The time of an operator on the device, or without a device on the host, in nanoseconds.
-fn dearness(operator: &Operator) -> f64 {
+fn time_ns(operator: &Operator) -> f64 {
     operator.device_ns.unwrap_or(operator.host_ns)
 }

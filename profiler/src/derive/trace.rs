@@ -20,9 +20,13 @@ pub(super) fn write(run: &RunDir) -> anyhow::Result<()> {
     let origin = samples.first().map_or(Nanos::ZERO, |row| row.mono_ns);
     let mut trace = TraceWriter::create(&run.trace_path(), origin)?;
     for (i, launch) in run.launches()?.iter().enumerate() {
+        let spec = run.spec(launch)?;
+        // PyTorch's profiler made its steps longer, and has a trace of them.
+        if spec.operators.is_some() {
+            continue;
+        }
         let track = i as u64 + 1;
         trace.name_process(track, launch)?;
-        let spec = run.spec(launch)?;
         for rank in 0..run.ranks(&spec) {
             write_steps(run, &mut trace, launch, track, rank, origin)?;
         }

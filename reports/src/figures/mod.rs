@@ -112,7 +112,7 @@ pub const KINDS: &[FigureKind] = &[
     FigureKind { name: "phases", about: "where the time of a step goes", make: Make::OfRun(phases::make) },
     FigureKind {
         name: "operators",
-        about: "the dearest operators of a step, where they were recorded",
+        about: "the operators of a step that take the longest, where they were recorded",
         make: Make::OfRun(operators::make),
     },
     FigureKind {

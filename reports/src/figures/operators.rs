@@ -1,4 +1,4 @@
-//! The dearest operators of a step, for each job whose operators were recorded.
+//! The operators of a step that take the longest, for each job whose operators were recorded.
 
 use record::rows::OperatorTime;
 
@@ -18,7 +18,7 @@ pub(super) fn make(run: &Run, _: &Colours) -> Vec<Figure> {
     ranks.filter(|rows| rows[0].rank == 0).map(figure).collect()
 }
 
-/// The figure of the first rank of a job. `rows` have the dearest operator first.
+/// The figure of the first rank of a job. `rows` have the operator with the longest time first.
 fn figure(rows: &[OperatorTime]) -> Figure {
     let first = &rows[0];
     let is_on_device = first.device_ns.is_some();
@@ -31,7 +31,7 @@ fn figure(rows: &[OperatorTime]) -> Figure {
         others => format!(" {others} other operators are in operators.csv."),
     };
     let caption = format!(
-        "The time of the dearest operators of {} on {place} in a step: the mean over {} steps of its first rank, which PyTorch's profiler \
+        "The time of the operators of {} that take the longest on {place} in a step: the mean over {} steps of its first rank, which PyTorch's profiler \
          recorded in a launch of its own. The profiler makes steps longer, and no other figure has numbers of this launch. The time of an \
          operator is without that of operators that it calls.{rest}",
         first.job, first.steps,
@@ -41,7 +41,10 @@ fn figure(rows: &[OperatorTime]) -> Figure {
         part: first.job.clone(),
         finding: format!(
             "{}: {} takes {:.1} % of the time of all operators, and {idle} in {:.1} % of the time.",
-            first.job, first.operator, first.share_percent, first.idle_percent
+            first.job,
+            first.operator,
+            first.share_percent.unwrap_or_default(),
+            first.idle_percent
         ),
         ..Figure::new(
             "Operators",
@@ -78,13 +81,13 @@ mod tests {
             calls: 8,
             host_ns,
             device_ns,
-            share_percent: 60.04,
+            share_percent: Some(60.04),
             ..OperatorTime::default()
         }
     }
 
     #[test]
-    fn the_ten_dearest_of_the_first_rank_are_bars_of_their_time_in_a_step() {
+    fn the_ten_longest_of_the_first_rank_are_bars_of_their_time_in_a_step() {
         let mut run = run_of(Vec::new());
         assert_eq!(make(&run, &Colours::default()), []);
         let names: Vec<String> = (0..12).map(|number| format!("aten::op{number}")).collect();

@@ -156,8 +156,8 @@ impl<'a> SimulatedLauncher<'a> {
             );
             if asked.steps.is_none() {
                 bail!(
-                    "job '{name}': its length is not known; add columns 'steps' and 'step_ns' to its trace, or name a table in which \
-                     `profile single` measured the duration of the command"
+                    "job '{name}': its length is not known; add columns 'steps' and 'step_ns' to its trace; for a command \
+                     without steps, name a table in which `profile single` measured its duration"
                 );
             }
             let first = StartRequest {

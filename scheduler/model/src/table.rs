@@ -3,7 +3,7 @@
 mod estimate;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap},
     time::{Duration, SystemTime},
 };
 
@@ -44,14 +44,16 @@ pub struct Table {
     minds_neighbours: bool,
     device_types: BTreeSet<String>,
     startups: Startups,
-    /// The longest duration of each program that was measured without steps alone.
-    durations: BTreeMap<String, Nanos>,
+    /// The programs that were measured without steps alone.
+    without_steps: BTreeSet<String>,
     /// The workloads that were measured with steps.
     with_steps: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug)]
 struct Alone {
+    /// Whether the time is the duration of a program without steps.
+    is_duration: bool,
     of: Measured,
     /// Start of the run.
     began: Option<SystemTime>,
@@ -107,14 +109,11 @@ impl Table {
             if let Some(took) = row.startup_ns {
                 self.startups.add(workload, (global_batch, plan), devices, Nanos(took));
             }
-            match (row.step_ns_median, row.wall_ns) {
-                (None, Some(wall)) => {
-                    let longest = self.durations.entry(workload.to_owned()).or_default();
-                    *longest = Nanos(wall).max(*longest);
-                }
-                _ => drop(self.with_steps.insert(workload.to_owned())),
-            }
+            let measured =
+                if row.step_ns_median.is_some() { &mut self.with_steps } else { &mut self.without_steps };
+            measured.insert(workload.to_owned());
             self.alone.entry(workload.to_owned()).or_default().push(Alone {
+                is_duration: row.step_ns_median.is_none(),
                 of,
                 began,
                 step_ns,
@@ -143,10 +142,9 @@ impl Table {
         }
     }
 
-    /// The programs that were measured without steps alone, and never with them, each with its longest duration.
-    pub fn durations(&self) -> impl Iterator<Item = (&str, Nanos)> {
-        let without_steps = self.durations.iter().filter(|(name, _)| !self.with_steps.contains(*name));
-        without_steps.map(|(name, duration)| (name.as_str(), *duration))
+    /// The programs that were measured without steps alone, and never with them.
+    pub fn programs_without_steps(&self) -> impl Iterator<Item = &str> {
+        self.without_steps.difference(&self.with_steps).map(String::as_str)
     }
 
     /// Types of the devices in all rows.
@@ -214,7 +212,10 @@ impl Table {
     /// The rows that the step time alone is made from, and their number of threads.
     fn rows_alone(&self, question: &PredictRequest<'_>) -> Option<(Vec<&Alone>, Option<u32>)> {
         let of_workload = self.alone.get(question.job.workload)?;
-        let rows: Vec<&Alone> = of_workload.iter().filter(|row| row.of.answers(question)).collect();
+        // Only the duration of a program has parts.
+        let has_parts = |row: &&Alone| question.job.parts == 1 || row.is_duration;
+        let rows = of_workload.iter().filter(|row| row.of.answers(question));
+        let rows: Vec<&Alone> = rows.filter(has_parts).collect();
         // If any number of threads is acceptable, that of the first row is used.
         let threads = rows.first()?.of.threads;
         let alike = || rows.iter().copied().filter(|row| row.of.threads == threads);

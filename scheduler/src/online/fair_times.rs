@@ -58,7 +58,7 @@ impl RunInputs {
     }
 
     /// The time of a step of a job alone on what it asks for, and the number of devices that it may use.
-    fn alone(&self, asked: &JobRequest) -> (Option<f64>, u32) {
+    pub(super) fn alone(&self, asked: &JobRequest) -> (Option<f64>, u32) {
         let mut types: BTreeMap<&str, (Vec<u32>, u32)> = BTreeMap::new();
         for node in self.topology.nodes_for(&asked.virtual_cluster) {
             if asked.device_type.as_ref().is_none_or(|wanted| *wanted == node.device_type) {

@@ -84,7 +84,7 @@ impl RunInputs {
         let simulated = manifest.scheduling.as_ref().and_then(|of| of.simulated.as_ref());
         let topology = cluster(&manifest);
         let purpose = if simulated.is_some() { Purpose::Simulate } else { Purpose::Run };
-        let mut asked = inputs::read_jobs(trace, &catalog, purpose, topology.most_of_a_type())?;
+        let asked = inputs::read_jobs(trace, &catalog, purpose, topology.most_of_a_type())?;
         let history = history.map(|path| history::read(path, &catalog)).transpose()?.unwrap_or_default();
         let tables = models.tables.iter().map(|table| Ok(RunDir::open(table)?.summary_path()));
         let tables = tables.collect::<anyhow::Result<Vec<_>>>()?;
@@ -92,11 +92,13 @@ impl RunInputs {
         let files = files.chain(tables).chain(models.fitted.to_vec()).collect();
         let memory = (models, footprints);
         let models = Models::new(&manifest, &topology, models)?;
-        asked.iter_mut().for_each(|job| inputs::take_duration(job, &models.durations));
         let costs = costs(machine, &manifest, &models)?;
         let truth = simulated.map(|_| &*models.truth);
         let plans = legal_plans(&manifest, &catalog, &topology, &asked, memory, truth)?;
-        Ok(RunInputs { models, costs, plans, history, manifest, catalog, topology, asked, files })
+        let mut inputs =
+            RunInputs { models, costs, plans, history, manifest, catalog, topology, asked, files };
+        inputs.take_durations();
+        Ok(inputs)
     }
 
     /// Reads the inputs that were copied into the directory of a run.

@@ -22,6 +22,8 @@ pub struct WasPlaced {
     pub job: JobId,
     /// The steps that it asks for.
     pub asked: Option<u64>,
+    /// The number of parts of its duration that count as its steps, for a program without steps of its own.
+    pub parts: Option<u64>,
     /// The steps that were reported.
     pub told: u64,
     /// The number of earlier starts.
@@ -55,7 +57,7 @@ impl Recovered {
         let last: BTreeMap<String, RecordedLaunch> =
             launches(run)?.into_iter().map(|launch| (launch.cell.clone(), launch)).collect();
         let mut recovered = Recovered::default();
-        for &WasPlaced { job, asked, told, start, started_at } in placed {
+        for &WasPlaced { job, asked, parts, told, start, started_at } in placed {
             let cell = manifest.cells.get(job.0 as usize);
             let cell = cell.context("a decision names a job that is not in the trace")?;
             // A job that was not launched yet has left nothing: its last launch belongs to an earlier start, which was reported.
@@ -83,7 +85,7 @@ impl Recovered {
                 continue;
             }
             if is_over || asked.is_some_and(|asked| done >= asked) {
-                recovered.fates.push(ClusterEvent::Finished { job, steps: done });
+                recovered.fates.push(ClusterEvent::Finished { job, steps: parts.unwrap_or(done) });
                 continue;
             }
             let steps = checkpoints.steps(job);

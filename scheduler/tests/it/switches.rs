@@ -342,7 +342,7 @@ fn a_calibration_has_all_that_a_simulation_asks_for() {
     let message = "job 'job-0': the cost to start gpt2 was not measured; calibrate with it, or name a cost with --switch-cost";
     assert_eq!(refused(&jobs).as_deref(), Some(message));
     jobs[0].steps = None;
-    let message = "job 'job-0': its length is not known; add columns 'steps' and 'step_ns' to its trace, or name a table in which \
-                   `profile single` measured the duration of the command";
+    let message = "job 'job-0': its length is not known; add columns 'steps' and 'step_ns' to its trace; for a command \
+                   without steps, name a table in which `profile single` measured its duration";
     assert_eq!(refused(&jobs).as_deref(), Some(message));
 }

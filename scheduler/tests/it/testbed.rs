@@ -116,7 +116,14 @@ fn a_job_that_is_stopped_goes_on_under_another_plan_on_other_devices() {
     let left = |bench: &Bench| std::fs::read_dir(bench.run.checkpoints_path()).unwrap().count();
     // A scheduler that dies before it has recorded this must detect it from the files.
     let checkpoints = Checkpoints::open(&bench.run, 1).unwrap();
-    let placed = WasPlaced { job: JobId(0), asked: Some(1_500), told: 0, start: 2, started_at: Nanos::ZERO };
+    let placed = WasPlaced {
+        job: JobId(0),
+        asked: Some(1_500),
+        parts: None,
+        told: 0,
+        start: 2,
+        started_at: Nanos::ZERO,
+    };
     let recovered = Recovered::read(&bench.run, &bench.manifest, (&checkpoints, &[]), &[placed]).unwrap();
     assert_eq!(recovered.fates, [ClusterEvent::Finished { job: JobId(0), steps: 1_500 }]);
     assert_eq!(left(&bench), 2, "the checkpoint, and that it is the last one");
@@ -323,7 +330,7 @@ fn what_a_dead_scheduler_has_left_is_known_to_the_step() {
     let checkpoints = Checkpoints::open(&run, 4).unwrap();
     let was_placed = |(id, steps)| {
         let (job, asked) = (JobId(id), Some(steps));
-        WasPlaced { job, asked, told: 0, start: 0, started_at: Nanos::ZERO }
+        WasPlaced { job, asked, parts: None, told: 0, start: 0, started_at: Nanos::ZERO }
     };
     let placed = [(0, 100_000), (1, 40), (2, 40), (3, 7)].map(was_placed);
     let recovered = Recovered::read(&run, &manifest, (&checkpoints, &[]), &placed).unwrap();
@@ -356,6 +363,10 @@ fn what_a_dead_scheduler_has_left_is_known_to_the_step() {
     let again = WasPlaced { start: 1, ..placed[0] };
     let recovered = Recovered::read(&run, &manifest, (&checkpoints, &[]), &[again]).unwrap();
     assert_eq!((recovered.fates, recovered.last_word_mono_ns), (vec![gone(JobId(0), kept)], None));
+    // The parts of a program without steps of its own are in no file.
+    let in_parts = WasPlaced { asked: None, parts: Some(9), told: 4, ..placed[3] };
+    let recovered = Recovered::read(&run, &manifest, (&checkpoints, &[]), &[in_parts]).unwrap();
+    assert_eq!(recovered.fates, [ClusterEvent::Finished { job: JobId(3), steps: 9 }]);
     // Reported progress stays, even if the files have lost it.
     let told = WasPlaced { told: done + 5, ..placed[0] };
     let recovered = Recovered::read(&run, &manifest, (&checkpoints, &[]), &[told]).unwrap();

@@ -23,6 +23,7 @@ pub struct OperatorTime {
     pub host_ns: u64,
     /// Time of the kernels and copies on the device that the operator itself started. Empty on the CPU.
     pub device_ns: Option<u64>,
-    /// Part of the time of all operators: on the device, or without one on the host.
-    pub share_percent: f64,
+    /// Part of the time of all operators: on the device, or without one on the host. Empty if
+    /// no operator has time on the device, as where a CUDA graph started its work.
+    pub share_percent: Option<f64>,
 }

@@ -144,7 +144,7 @@ fn a_program_that_did_not_come_to_its_end_beside_the_others_has_no_time() {
 
 #[test]
 fn a_program_that_takes_no_step_in_a_group_is_ended_at_its_time_limit() {
-    // Its second launch is that in the group.
+    // Its second launch is that in the group. Launches alone come to their first step whenever they do.
     let program = r#"
 import pathlib, threading
 launches = pathlib.Path("launches")

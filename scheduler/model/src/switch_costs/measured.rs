@@ -84,12 +84,10 @@ impl Measured {
 
 impl SwitchCosts for Measured {
     fn cost(&self, job: &JobKey<'_>, devices: u32, of: Cost, luck: &mut dyn FnMut() -> f64) -> Option<Nanos> {
-        let measured = &self.closest(job, devices)?.parts;
+        let Restarts { parts: measured, plan, .. } = self.closest(job, devices)?;
         let is_measured = |parts: &&&[Switch]| parts.iter().all(|part| measured.contains_key(part));
-        let parts = match measured.contains_key(&Switch::FirstStep) {
-            true => parts(of, self.suspension),
-            false => parts_of_program(of),
-        };
+        // A program of the user's has no plan.
+        let parts = if plan.is_some() { parts(of, self.suspension) } else { parts_of_program(of) };
         let mut ns = 0.0;
         for part in *parts.iter().find(is_measured)? {
             let PartCost { ns: middle, log_deviation } = measured.get(part)?;

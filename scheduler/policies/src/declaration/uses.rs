@@ -50,7 +50,7 @@ impl Uses {
         let jobs = || (0..view.asked.len() as u32).map(JobId);
         let is_off = match self {
             Uses::Packs | Uses::Classes => values.is_off("sharing") || values.is_off("pack"),
-            Uses::Stops => values.is_off("preempt"),
+            Uses::Stops => ["preempt", "grow", "pack"].into_iter().all(|part| values.is_off(part)),
             Uses::Resizes => values.is_off("plans") && values.is_off("resize"),
             Uses::Suspends => values.is_off("slice"),
             _ => false,

@@ -14,7 +14,7 @@ use super::{
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Displacement {
     pub(super) nodes: Vec<(NodeId, u32)>,
-    /// The places of the jobs among the entries.
+    /// The indices of the jobs among the entries.
     pub(super) victims: Vec<usize>,
     /// By how many seconds the remaining times of the victims grow, in sum.
     pub(super) loss_s: f64,
@@ -28,7 +28,7 @@ struct Yield {
     loss_s: f64,
 }
 
-/// The displacement of least loss that frees devices for an option of a job that then has them for `taker_s` seconds. `victims` are the places
+/// The displacement of least loss that frees devices for an option of a job that then has them for `taker_s` seconds. `victims` are the indices
 /// of the jobs that may be stopped. `None` if they have too few devices.
 pub(super) fn cheapest(
     room: &Room<'_>,
@@ -37,13 +37,10 @@ pub(super) fn cheapest(
     (pool, option, taker_s): (PoolId, &RunOption, f64),
 ) -> Option<Displacement> {
     if room.is_spread() {
-        let yields = |places: &[usize]| {
-            places
-                .iter()
-                .map(|place| yielded(&entries[*place], *place, None, option.devices, taker_s))
-                .collect()
-        };
-        return spread(room, entries, yields(victims), (pool, option));
+        let needed = option.devices.saturating_sub(room.available.of_pool(pool));
+        let of_pool = victims.iter().filter(|index| entries[**index].pool == pool);
+        let yields = of_pool.map(|index| yielded(&entries[*index], *index, None, needed, taker_s)).collect();
+        return spread(room, entries, (yields, needed), (pool, option));
     }
     let number = room.fewest_nodes(pool, option.devices)?;
     let mut displacement = Displacement::default();
@@ -90,8 +87,8 @@ fn on_node(
     let Some(needed) = devices.checked_sub(free).filter(|needed| *needed > 0) else {
         return Some((Vec::new(), 0.0));
     };
-    let there = victims.iter().filter(|place| devices_on(&entries[**place], node) > 0);
-    let yields = there.map(|place| yielded(&entries[*place], *place, Some(node), needed, taker_s)).collect();
+    let there = victims.iter().filter(|index| devices_on(&entries[**index], node) > 0);
+    let yields = there.map(|index| yielded(&entries[*index], *index, Some(node), needed, taker_s)).collect();
     let chosen = fewest(entries, yields, needed)?;
     let loss_s = chosen.iter().map(|given| given.loss_s).sum();
     Some((chosen, loss_s))
@@ -101,15 +98,13 @@ fn on_node(
 fn spread(
     room: &Room<'_>,
     entries: &[Entry],
-    yields: Vec<Yield>,
+    (yields, needed): (Vec<Yield>, u32),
     (pool, option): (PoolId, &RunOption),
 ) -> Option<Displacement> {
-    let of_pool = yields.into_iter().filter(|given| entries[given.victim].pool == pool).collect();
-    let needed = option.devices.saturating_sub(room.available.of_pool(pool));
     let mut displacement = Displacement::default();
-    displacement.add(&fewest(entries, of_pool, needed)?);
+    displacement.add(&fewest(entries, yields, needed)?);
     let mut available = room.available.clone();
-    for runs in displacement.victims.iter().filter_map(|place| entries[*place].runs()) {
+    for runs in displacement.victims.iter().filter_map(|index| entries[*index].runs()) {
         available.give_back(&runs.target.nodes, runs.target.cpus);
     }
     displacement.nodes = available.find(pool, option.devices, option.cpus)?;
@@ -120,18 +115,18 @@ fn spread(
 fn fewest(entries: &[Entry], mut yields: Vec<Yield>, needed: u32) -> Option<Vec<Yield>> {
     let left_s = |given: &Yield| entries[given.victim].left_s();
     yields.sort_by(|a, b| left_s(b).total_cmp(&left_s(a)).then(b.victim.cmp(&a.victim)));
-    let (mut chosen, mut there) = (Vec::new(), 0);
+    let (mut chosen, mut gathered) = (Vec::new(), 0);
     for given in yields {
-        if there >= needed {
+        if gathered >= needed {
             break;
         }
-        there += given.devices;
+        gathered += given.devices;
         chosen.push(given);
     }
-    if there < needed {
+    if gathered < needed {
         return None;
     }
-    let mut surplus = there - needed;
+    let mut surplus = gathered - needed;
     chosen.retain(|given| {
         let is_needed = given.devices > surplus;
         surplus -= if is_needed { 0 } else { given.devices };

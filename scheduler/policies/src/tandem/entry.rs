@@ -29,7 +29,7 @@ pub(super) struct Entry {
     pub(super) pool: PoolId,
     /// The ways in which it may run, in ascending order of devices and of rate. There is at least one.
     pub(super) options: Vec<RunOption>,
-    /// The place of the option with the least device time.
+    /// The index of the option with the least device time.
     pub(super) base: usize,
     pub(super) work: Work,
     pub(super) now: Now,
@@ -100,7 +100,7 @@ impl Entry {
         };
         let options = options(view, job, curve, settings);
         let area = |option: &RunOption| f64::from(option.devices) / option.rate;
-        let base = (0..options.len()).min_by(|a, b| area(&options[*a]).total_cmp(&area(&options[*b])));
+        let base = (0..options.len()).min_by(|a, b| area(&options[*a]).total_cmp(&area(&options[*b])))?;
         let rate = if let Now::Runs(runs) | Now::Stays(runs) = &now { runs.rate } else { 0.0 };
         let steps = steps_left(view, job, rate);
         let work = if curve.is_known && steps.is_finite() {
@@ -114,13 +114,17 @@ impl Entry {
             }
             _ => None,
         };
-        let mut entry =
-            Entry { job, pool: curve.pool, options, base: base.unwrap_or(0), work, now, overdue_since };
+        let mut entry = Entry { job, pool: curve.pool, options, base, work, now, overdue_since };
         let ends_s = entry.left_at(rate);
         if let Now::Runs(runs) | Now::Stays(runs) = &mut entry.now {
             runs.ends_s = Some(ends_s);
         }
         Some(entry)
+    }
+
+    /// Its option on this number of devices.
+    pub(super) fn option_on(&self, devices: u32) -> Option<&RunOption> {
+        self.options.iter().find(|option| option.devices == devices)
     }
 
     /// The remaining time in seconds at a rate.
@@ -194,8 +198,8 @@ fn options(view: &View<'_>, job: JobId, curve: &Curve, settings: &Settings) -> V
     let promised = curve.reference(asked) * (1.0 + settings.freedom.margin);
     let as_asked = curve.at(asked.devices).unwrap_or(0);
     let levels = curve.levels.iter().enumerate();
-    let may_have = |(place, level): &(usize, &Level)| {
-        !is_guaranteed || *place == as_asked || level.fair().rate >= promised
+    let may_have = |(index, level): &(usize, &Level)| {
+        !is_guaranteed || *index == as_asked || level.fair().rate >= promised
     };
     let option = |(_, level): (usize, &Level)| {
         let point = level.fair();

@@ -1,11 +1,12 @@
-//! Tandem: shortest remaining time first, in which each change has to pay. There is no paper. The policy puts together what others of this
+//! Tandem: shortest remaining time first, with packing and elastic jobs. There is no paper. The policy puts together what others of this
 //! crate do one by one, so that an ablation shows what each part is worth.
 //!
 //! * Order: jobs that wait are considered by their remaining time alone, the least first, and a job that gets no devices is passed. The time
 //!   is that of the option with the least device time (`entry.rs`): an elastic job starts on the number of devices that it uses best.
 //!   A job whose length is not known is taken to run as long again as it has run.
 //! * Preemption (`displace.rs`): a running job gives up its devices only to a job that has less left than it has, by more than a restart takes.
-//!   Of the nodes, those are freed whose jobs lose the least time in sum. A job that can go on with fewer devices keeps these.
+//!   Of the nodes, those are freed whose jobs lose the least time in sum, whether or not devices become free soon without a stop. A job that
+//!   can go on with fewer devices keeps these.
 //! * Packing (`share.rs`): instead, the job shares the devices of another one, if the tables say that the gain is sure and if both lose less
 //!   time than by waiting or by stopping others. A job that shares devices moves when others are free.
 //! * Growth (`grow.rs`): devices for which no job waits go to elastic jobs, as in Optimus: to the job that gains the most time for each. A
@@ -45,7 +46,7 @@ use self::{
     entry::{Entry, Now, Work},
     round::{Outcome, Round},
     settings::Settings,
-    share::{Guest, Parting, Sharing, Unsure},
+    share::{Guest, Separation, Sharing, Unsure},
 };
 use crate::{
     declaration::{Declaration, Uses, each},
@@ -128,9 +129,9 @@ impl Tandem {
     }
 
     /// The jobs that wait or have devices, and the guests that may leave their hosts.
-    fn entries(&mut self, view: &View<'_>) -> (Vec<Entry>, Vec<Parting>) {
+    fn entries(&mut self, view: &View<'_>) -> (Vec<Entry>, Vec<Separation>) {
         let mut entries = Vec::new();
-        let mut places = BTreeMap::new();
+        let mut indices = BTreeMap::new();
         let destinations: BTreeSet<DeviceId> =
             self.moves.under_way().flat_map(|(_, to)| to.devices.iter().copied()).collect();
         for (job, standing) in self.roster.jobs(view, &self.moves) {
@@ -141,29 +142,29 @@ impl Tandem {
                 !is_shared && !view.occupancy.is_lost(device) && !destinations.contains(&device)
             };
             if let Some(entry) = Entry::new(view, (job, standing), &curve, &self.settings, &is_own) {
-                places.insert(job, entries.len());
+                indices.insert(job, entries.len());
                 entries.push(entry);
             }
         }
-        let mut partings = Vec::new();
+        let mut separations = Vec::new();
         for pack in self.roster.guests.iter().filter_map(|guest| self.packs.of(*guest)) {
-            let [Some(host), Some(guest)] = pack.jobs().map(|job| places.get(&job).copied()) else {
+            let [Some(host), Some(guest)] = pack.jobs().map(|job| indices.get(&job).copied()) else {
                 continue;
             };
             let job = entries[guest].job;
             let runs = view.job(job).placed().is_some_and(|placed| placed.phase == Phase::Running);
             if let Some(restart_s) = restart_s(view, job).filter(|_| runs && can_leave(view, job)) {
-                partings.push(Parting { guest, host, restart_s });
+                separations.push(Separation { guest, host, restart_s });
             }
             let guest_s = entries[guest].share_devices();
             entries[host].hold_devices(guest_s);
         }
-        (entries, partings)
+        (entries, separations)
     }
 
     /// Decides who has which devices.
     fn round(&mut self, view: &View<'_>) -> Vec<Action> {
-        let (entries, partings) = self.entries(view);
+        let (entries, separations) = self.entries(view);
         let Settings { packs, grows, guarantees, .. } = self.settings;
         let guarantees = guarantees && self.has_best_effort;
         let known = (&mut self.packs, &mut self.unsure);
@@ -171,7 +172,7 @@ impl Tandem {
         let available = Available::new(view, &self.roster, &self.moves);
         let mut round = Round::new(view, (&entries, available), sharing, &self.settings, &self.protected);
         round.divide(view);
-        let parted = round.part(&partings);
+        let separated = round.separate(view, &separations);
         if grows {
             round.grow();
         }
@@ -188,9 +189,9 @@ impl Tandem {
             }
         }
         let mut actions = pursue(view, &mut self.moves, &targets);
-        let parted: Vec<JobId> = parted.into_iter().map(|guest| entries[guest].job).collect();
-        let more = self.share(view, (&entries, &actions), &parted, &guests);
-        actions.extend(more);
+        let separated: Vec<JobId> = separated.into_iter().map(|guest| entries[guest].job).collect();
+        let guest_actions = self.share(view, (&entries, &actions), &separated, &guests);
+        actions.extend(guest_actions);
         self.wake_at = self.wakes_at(view, &entries);
         actions
     }
@@ -200,7 +201,7 @@ impl Tandem {
         &mut self,
         view: &View<'_>,
         (entries, actions): (&[Entry], &[Action]),
-        parted: &[JobId],
+        separated: &[JobId],
         guests: &[Guest],
     ) -> Vec<Action> {
         let mut draft = view.draft();
@@ -211,26 +212,26 @@ impl Tandem {
                 draft.take_cpus(devices, *cpus);
             }
         }
-        let mut more = Vec::new();
-        for &guest in parted {
+        let mut guest_actions = Vec::new();
+        for &guest in separated {
             let need = Need::of(view, guest);
             if let Some(devices) = draft.take_with(need.devices, need.pool, need.cpus) {
                 let asked = view.request(guest);
-                more.push(self.moves.begin(guest, devices, asked.plan, asked.cpus));
+                guest_actions.push(self.moves.begin(guest, devices, asked.plan, asked.cpus));
             }
         }
         for &Guest { guest, host, gain } in guests {
-            let [guest, host] = [guest, host].map(|place| entries[place].job);
+            let [guest, host] = [guest, host].map(|index| entries[index].job);
             let devices = view.job(host).placed().map(|placed| placed.devices.clone()).unwrap_or_default();
             let cpus = view.request(guest).cpus;
             if draft.has_cpus(&devices, cpus) {
                 draft.take_cpus(&devices, cpus);
-                more.push(start(view, guest, devices));
+                guest_actions.push(start(view, guest, devices));
                 self.packs.add([host, guest], gain.alone_ns.map(Some));
                 self.roster.guests.insert(guest);
             }
         }
-        more
+        guest_actions
     }
 
     /// What the actions of a decision do.
@@ -250,7 +251,8 @@ impl Tandem {
         kinds.into_iter().filter_map(reason).collect()
     }
 
-    /// When a job is overdue that is not yet, or has run as long again if nothing is known of it.
+    /// When to decide again if nothing changes: when a job that waits becomes overdue, or when a running job of unknown length has run for
+    /// twice as long as now.
     fn wakes_at(&self, view: &View<'_>, entries: &[Entry]) -> Option<Nanos> {
         let any_waits = entries.iter().any(Entry::waits);
         let at = |entry: &Entry| match (&entry.now, entry.work) {
@@ -277,9 +279,9 @@ impl Policy for Tandem {
         let is_news = |change: &Change| !matches!(change, Change::Progressed(_) | Change::Placed(_));
         let is_due = self.wake_at.is_some_and(|at| at <= view.now);
         if is_due || view.changes.iter().any(is_news) {
-            let of_round = self.round(view);
-            reasons.extend(self.reasons(view, &of_round));
-            actions.extend(of_round);
+            let round_actions = self.round(view);
+            reasons.extend(self.reasons(view, &round_actions));
+            actions.extend(round_actions);
         }
         Decision { actions, wake_at: self.wake_at, reason: reasons.join("; ") }
     }

@@ -14,7 +14,7 @@ use crate::kit::elastic::{Available, Target};
 /// The end of a job on a node.
 #[derive(Clone, Copy, Debug)]
 struct End {
-    /// The place of the job among the entries.
+    /// The index of the job among the entries.
     entry: usize,
     /// In seconds from now.
     after_s: f64,
@@ -40,11 +40,11 @@ impl<'a> Room<'a> {
         let pools = view.pools();
         let nodes = pools.map(|pool| (pool, view.occupancy.nodes_in(pool).collect())).collect();
         let mut room = Room { view, available, ends: BTreeMap::new(), nodes };
-        for (place, entry) in entries.iter().enumerate() {
+        for (index, entry) in entries.iter().enumerate() {
             if let Some(runs) = entry.runs()
                 && let Some(ends_s) = runs.ends_s
             {
-                room.ends_after(place, &runs.target, ends_s);
+                room.ends_after(index, &runs.target, ends_s);
             }
         }
         room
@@ -70,7 +70,7 @@ impl<'a> Room<'a> {
             return true;
         }
         let mut available = self.available.clone();
-        for runs in displacement.victims.iter().filter_map(|place| entries[*place].runs()) {
+        for runs in displacement.victims.iter().filter_map(|index| entries[*index].runs()) {
             available.give_back(&runs.target.nodes, runs.target.cpus);
         }
         available.has(&displacement.nodes, cpus)

@@ -22,13 +22,13 @@ use crate::kit::elastic::{Available, Target};
 pub(super) enum Outcome {
     /// It goes on as it is: it waits, or keeps its devices.
     Stays,
-    /// It runs with an option, of which this is the place.
+    /// It runs with an option, of which this is the index.
     Runs { option: usize, target: Target },
     /// It gives up its devices, and waits.
     Stops,
 }
 
-/// A decision that is being made. Jobs are known by their places among the entries.
+/// A decision that is being made. Jobs are known by their indices among the entries.
 pub(super) struct Round<'a> {
     pub(super) entries: &'a [Entry],
     pub(super) room: Room<'a>,
@@ -48,8 +48,8 @@ pub(super) struct Round<'a> {
 /// A number of devices of a pool, with cores for each.
 type Need = (PoolId, u32, Option<u16>);
 
-/// The order of jobs: since when they are overdue, their remaining times, and their places.
-type Turn = (u64, u64, usize);
+/// The order of jobs: since when they are overdue, their remaining times, and their indices.
+type Priority = (u64, u64, usize);
 
 impl<'a> Round<'a> {
     /// `protected` are jobs that came first because they were overdue, and that are not stopped.
@@ -60,8 +60,8 @@ impl<'a> Round<'a> {
         settings: &Settings,
         protected: &BTreeSet<JobId>,
     ) -> Round<'a> {
-        let may_stop = |place: &usize| {
-            let entry = &entries[*place];
+        let may_stop = |index: &usize| {
+            let entry = &entries[*index];
             settings.preempts && entry.restart_s().is_some() && !protected.contains(&entry.job)
         };
         Round {
@@ -79,50 +79,50 @@ impl<'a> Round<'a> {
 
     /// Considers all jobs that wait, and those that lose their devices.
     pub(super) fn divide(&mut self, view: &View<'_>) {
-        let waiting = (0..self.entries.len()).filter(|place| self.entries[*place].waits());
-        let mut pending: BTreeSet<Turn> = waiting.map(|place| self.turn(place)).collect();
-        while let Some((.., place)) = pending.pop_first() {
-            if self.entries[place].waits() {
-                let displaced = self.start(view, place);
-                pending.extend(displaced.into_iter().map(|victim| self.turn(victim)));
+        let waiting = (0..self.entries.len()).filter(|index| self.entries[*index].waits());
+        let mut pending: BTreeSet<Priority> = waiting.map(|index| self.priority(index)).collect();
+        while let Some((.., index)) = pending.pop_first() {
+            if self.entries[index].waits() {
+                let displaced = self.start(view, index);
+                pending.extend(displaced.into_iter().map(|victim| self.priority(victim)));
             } else {
-                self.replace(place);
+                self.replace(index);
             }
         }
     }
 
-    fn turn(&self, place: usize) -> Turn {
-        let entry = &self.entries[place];
+    fn priority(&self, index: usize) -> Priority {
+        let entry = &self.entries[index];
         let since = entry.overdue_since.map_or(u64::MAX, |since| since.0);
         // The bits of positive numbers are in the order of the numbers.
-        (since, entry.left_s().to_bits(), place)
+        (since, entry.left_s().to_bits(), index)
     }
 
     /// Gives devices to a job that waits, if that is possible and pays. Returns the jobs that lose theirs.
-    fn start(&mut self, view: &View<'_>, place: usize) -> Vec<usize> {
-        let entry = &self.entries[place];
+    fn start(&mut self, view: &View<'_>, index: usize) -> Vec<usize> {
+        let entry = &self.entries[index];
         let option = entry.options[entry.base];
         let need = (entry.pool, option.devices, option.cpus);
         let is_overdue = entry.overdue_since.is_some();
         let is_kept = self.kept.contains(&entry.pool);
         let may_start = !is_kept && (is_overdue || !self.waits_s.contains_key(&need));
         if let Some(target) = may_start.then(|| self.room.find(entry.pool, &option)).flatten() {
-            self.run(place, entry.base, target, entry.left_s());
+            self.run(index, entry.base, target, entry.left_s());
             return Vec::new();
         }
-        let displacement = may_start.then(|| self.displacement(place)).flatten();
+        let displacement = may_start.then(|| self.displacement(index)).flatten();
         let wait_s = match self.waits_s.get(&need) {
             Some(wait_s) => *wait_s,
             None => self.room.wait_s(entry.pool, &option),
         };
         let most_s = displacement.as_ref().map_or(wait_s, |displacement| wait_s.min(displacement.loss_s));
-        if let Some(guest) = self.sharing.guest(view, (self.entries, place), &self.room, most_s) {
+        if let Some(guest) = self.sharing.guest(view, (self.entries, index), &self.room, most_s) {
             self.victims.retain(|victim| *victim != guest.host);
             self.guests.push(guest);
             return Vec::new();
         }
         if let Some(displacement) = displacement {
-            return self.displace(place, displacement);
+            return self.displace(index, displacement);
         }
         if is_overdue && view.occupancy.present_in(entry.pool) >= option.devices {
             self.kept.insert(entry.pool);
@@ -133,8 +133,8 @@ impl<'a> Round<'a> {
     }
 
     /// The devices that a job has if others give them up. An overdue job may have those of all others.
-    fn displacement(&self, place: usize) -> Option<Displacement> {
-        let entry = &self.entries[place];
+    fn displacement(&self, index: usize) -> Option<Displacement> {
+        let entry = &self.entries[index];
         let left_s = entry.left_s();
         let gives_way = |victim: &&usize| {
             let other = &self.entries[**victim];
@@ -146,7 +146,7 @@ impl<'a> Round<'a> {
         displace::cheapest(&self.room, self.entries, &victims, (entry.pool, option, left_s))
     }
 
-    fn displace(&mut self, place: usize, displacement: Displacement) -> Vec<usize> {
+    fn displace(&mut self, index: usize, displacement: Displacement) -> Vec<usize> {
         let Displacement { nodes, victims, .. } = displacement;
         for &victim in &victims {
             if let Some(runs) = self.entries[victim].runs() {
@@ -156,40 +156,40 @@ impl<'a> Round<'a> {
             self.sharing.close(victim);
         }
         self.victims.retain(|other| !victims.contains(other));
-        let entry = &self.entries[place];
+        let entry = &self.entries[index];
         let target = entry.options[entry.base].on(nodes);
         self.room.available.take(&target.nodes, target.cpus);
-        self.run(place, entry.base, target, entry.left_s());
+        self.run(index, entry.base, target, entry.left_s());
         victims
     }
 
-    /// Finds devices for a job that has lost its own: those, or as many or fewer elsewhere.
-    fn replace(&mut self, place: usize) {
-        let entry = &self.entries[place];
+    /// Gives a displaced job its old devices if they are still free, or else the largest option that fits and needs no more devices.
+    fn replace(&mut self, index: usize) {
+        let entry = &self.entries[index];
         let Now::Runs(runs) = &entry.now else { return };
         if self.room.available.has(&runs.target.nodes, runs.target.cpus) {
             self.room.available.take(&runs.target.nodes, runs.target.cpus);
-            self.room.ends_after(place, &runs.target, entry.left_at(runs.rate));
-            self.outcomes[place] = Outcome::Stays;
+            self.room.ends_after(index, &runs.target, entry.left_at(runs.rate));
+            self.outcomes[index] = Outcome::Stays;
             return;
         }
         let devices = runs.devices();
         let options = entry.options.iter().enumerate().rev().filter(|(_, option)| option.devices <= devices);
         for (number, option) in options {
             if let Some(target) = self.room.find(entry.pool, option) {
-                self.run(place, number, target, entry.left_at(option.rate));
+                self.run(index, number, target, entry.left_at(option.rate));
                 return;
             }
         }
     }
 
     /// Notes that a job runs there, and for how long in seconds.
-    pub(super) fn run(&mut self, place: usize, option: usize, target: Target, left_s: f64) {
-        self.room.ends_after(place, &target, left_s);
-        self.outcomes[place] = Outcome::Runs { option, target };
+    pub(super) fn run(&mut self, index: usize, option: usize, target: Target, left_s: f64) {
+        self.room.ends_after(index, &target, left_s);
+        self.outcomes[index] = Outcome::Runs { option, target };
     }
 
-    /// Whether a job waits for devices of a pool.
+    /// Whether a job waits for devices of a pool. One that is displaced in this decision does not count: what is left was too little for it.
     pub(super) fn any_waits(&self, pool: PoolId) -> bool {
         self.short.contains(&pool)
     }

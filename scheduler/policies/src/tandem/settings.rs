@@ -25,15 +25,16 @@ pub(super) const SETTINGS: &[Setting] = &[
         "pack",
         Kind::ON_OFF,
         "on",
-        "whether two jobs share devices where the tables know both together, the gain is sure, and they lose less time than the one \
-         that waits",
+        "whether two jobs share devices where the tables know both together, the gain is sure, and both together lose less time than the \
+         job that waits would lose by waiting",
     ),
     Setting::new("plans", Kind::ON_OFF, "on", "whether elastic jobs are given plans of another kind"),
     Setting::new(
         "margin",
         Kind::Percent,
         "30%",
-        "by how much a plan of another kind has to be predicted to be faster: of many predictions with errors, the best is too good",
+        "by how much a plan of another kind, and another option of a guaranteed job, has to be predicted to be faster: of many predictions \
+         with errors, the best is too good",
     ),
     Setting::new("resize", Kind::ON_OFF, "on", "whether elastic jobs are given other numbers of devices"),
     Setting::new(
@@ -48,7 +49,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         "on",
         "whether guaranteed jobs keep the speed that they have with what they ask for",
     ),
-    Setting::new("bound", Kind::TIME, "never", "the wait after which a job comes before all others")
+    Setting::new("bound", Kind::TIME, "never", "the wait after which a job comes before all others; it takes devices of running jobs with preempt=on alone")
         .or("never")
         .such_as("12h"),
 ];

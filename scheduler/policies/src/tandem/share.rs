@@ -16,12 +16,12 @@ use crate::kit::{
 };
 
 /// The number of jobs for which a decision looks for a host, in order, so that its time does not grow with the square of their number.
-const TRIED: usize = 16;
+const MOST_TRIED: usize = 16;
 
 /// A job that is started on the devices of another one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Guest {
-    /// The places of both jobs among the entries.
+    /// The indices of both jobs among the entries.
     pub(super) guest: usize,
     pub(super) host: usize,
     pub(super) gain: Gain,
@@ -59,8 +59,8 @@ impl<'a> Sharing<'a> {
         guarantees: bool,
     ) -> Sharing<'a> {
         let is_on = is_on && view.jobs_per_device as usize >= SEATS;
-        let may_be_host = |place: &usize| {
-            let job = entries[*place].job;
+        let may_be_host = |index: &usize| {
+            let job = entries[*index].job;
             !is_promised(view, job, guarantees) && packs.of(job).is_none() && alone_on(view, job).is_some()
         };
         let hosts = (0..entries.len()).filter(|_| is_on).filter(may_be_host).collect();
@@ -71,12 +71,13 @@ impl<'a> Sharing<'a> {
     pub(super) fn guest(
         &mut self,
         view: &View<'_>,
-        (entries, place): (&[Entry], usize),
+        (entries, index): (&[Entry], usize),
         room: &Room<'_>,
         most_s: f64,
     ) -> Option<Guest> {
-        let entry = &entries[place];
-        if self.hosts.is_empty() || self.tried == TRIED || is_promised(view, entry.job, self.guarantees) {
+        let entry = &entries[index];
+        if self.hosts.is_empty() || self.tried == MOST_TRIED || is_promised(view, entry.job, self.guarantees)
+        {
             return None;
         }
         self.tried += 1;
@@ -88,7 +89,7 @@ impl<'a> Sharing<'a> {
             let left_s = [entries[host].left_at(runs.rate), entry.left_at(1e9 / gain.alone_ns[1])];
             let loss_s = loss_s(left_s, &gain);
             if has_cpus && loss_s < best.map_or(most_s, |(least_s, _)| least_s) {
-                best = Some((loss_s, Guest { guest: place, host, gain }));
+                best = Some((loss_s, Guest { guest: index, host, gain }));
             }
         }
         let (_, guest) = best?;
@@ -97,8 +98,8 @@ impl<'a> Sharing<'a> {
     }
 
     /// Notes that a job cannot be a host any more.
-    pub(super) fn close(&mut self, place: usize) {
-        self.hosts.retain(|host| *host != place);
+    pub(super) fn close(&mut self, index: usize) {
+        self.hosts.retain(|host| *host != index);
     }
 
     /// The gain of two jobs, if it is sure.
@@ -134,30 +135,31 @@ fn loss_s(left_s: [f64; SEATS], gain: &Gain) -> f64 {
 
 impl Round<'_> {
     /// The guests that gain by devices for which no job waits. These are taken.
-    pub(super) fn part(&mut self, partings: &[Parting]) -> Vec<usize> {
-        let mut parted = Vec::new();
-        for parting in partings {
-            let (guest, host) = (&self.entries[parting.guest], &self.entries[parting.host]);
-            let (Some(own), Some(of_host)) = (guest.runs(), host.runs()) else { continue };
-            let option = &guest.options[guest.base];
-            let alone = &host.options[host.base];
-            let together_s = guest.left_at(own.rate).min(host.left_at(of_host.rate));
-            let gain_s = together_s * (2.0 - own.rate / option.rate - of_host.rate / alone.rate);
-            if gain_s <= parting.restart_s || self.any_waits(guest.pool) {
+    pub(super) fn separate(&mut self, view: &View<'_>, separations: &[Separation]) -> Vec<usize> {
+        let mut separated = Vec::new();
+        for separation in separations {
+            let (guest, host) = (&self.entries[separation.guest], &self.entries[separation.host]);
+            let (Some(own), Some(host_runs)) = (guest.runs(), host.runs()) else { continue };
+            // Both run as they ask while they share devices.
+            let asked = [guest, host].map(|entry| entry.option_on(view.request(entry.job).devices));
+            let [Some(option), Some(alone)] = asked else { continue };
+            let together_s = guest.left_at(own.rate).min(host.left_at(host_runs.rate));
+            let gain_s = together_s * (2.0 - own.rate / option.rate - host_runs.rate / alone.rate);
+            if gain_s <= separation.restart_s || self.any_waits(guest.pool) {
                 continue;
             }
             if self.room.find(guest.pool, option).is_some() {
-                parted.push(parting.guest);
+                separated.push(separation.guest);
             }
         }
-        parted
+        separated
     }
 }
 
 /// A guest that may leave its host.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Parting {
-    /// The places of both jobs among the entries.
+pub(super) struct Separation {
+    /// The indices of both jobs among the entries.
     pub(super) guest: usize,
     pub(super) host: usize,
     /// What it costs to stop the guest and to start it again, in seconds.

@@ -2,8 +2,8 @@
 
 use schema::units::Nanos;
 
-/// The parts of a launch. They follow from the time for which the program has run, so that a program beside others, which needs longer,
-/// is behind them. It has done all of them only when it has ended.
+/// The parts of a launch. Their number follows from the time for which the program has run, not from its work. Beside other jobs a program
+/// works more slowly, so that its reported progress is too high. The last part counts when the program ends.
 #[derive(Clone, Debug)]
 pub(super) struct Parts {
     count: u64,

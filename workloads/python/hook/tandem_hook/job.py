@@ -112,6 +112,7 @@ class Job:
     def give_up(self, error: Exception) -> None:
         """Reports the error, and leaves the program alone from now on."""
         self._is_silent = True
+        self._end_recording()
         try:
             self._say_failed("internal", "the hook: " + ending.words_of(error))
         except Exception:
@@ -199,6 +200,14 @@ class Job:
             # Without a trace, the harness says that the recording failed. The job goes on.
             self._recording = None
 
+    def _end_recording(self) -> None:
+        try:
+            if self._recording is not None:
+                self._recording.end()
+        except Exception:
+            # Nothing more can be done, and the program is to end as it would.
+            pass
+
     def _say_hello(self) -> None:
         torch = sys.modules["torch"]
         hello = {"protocol": PROTOCOL, "worker": "python-hook", "version": VERSION, "libtorch": str(torch.__version__)}
@@ -253,9 +262,8 @@ class Job:
         if self._is_silent:
             return
         error = ending.uncaught()
+        self._end_recording()
         try:
-            if self._recording is not None:
-                self._recording.end()
             self._note_uncounted()
             self._say_last_steps()
         except Exception as of_device:
