@@ -28,7 +28,7 @@ impl Parts {
         match self.since {
             None if runs => self.since = Some(now),
             Some(since) if !runs => {
-                self.ran = self.ran + now.saturating_sub(since);
+                self.ran += now.saturating_sub(since);
                 self.since = None;
             }
             _ => {}

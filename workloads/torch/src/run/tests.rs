@@ -62,6 +62,7 @@ impl Files {
             grant: Grant::open(&self.0.path().join("control")).unwrap(),
             commands: Commands::none(),
             memory_said: Nanos::ZERO,
+            recording: None,
         };
         let outcome = job.train(&mut trainer(device, 1, micro_batches));
         (outcome, events::read(&self.events(), 0).unwrap())
