@@ -20,10 +20,12 @@ impl RunInputs {
                 continue;
             }
             let (Some(duration_ns), _) = self.alone(request) else { continue };
-            let parts = (duration_ns / LONGEST_PART.0 as f64).ceil().max(1.0);
-            let part = Nanos((duration_ns / parts).round().max(1.0) as u64);
+            // A whole number of seconds is that of its parts, whatever the last digits of the mean.
+            let duration = Nanos(duration_ns.round() as u64);
+            let parts = duration.0.div_ceil(LONGEST_PART.0).max(1);
+            let part = Nanos((duration.0 / parts).max(1));
             let request = &mut self.asked[job];
-            (request.steps, request.part_ns) = (Some(parts as u64), Some(part));
+            (request.steps, request.part_ns) = (Some(parts), Some(part));
         }
     }
 }

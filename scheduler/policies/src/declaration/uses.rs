@@ -50,7 +50,10 @@ impl Uses {
         let jobs = || (0..view.asked.len() as u32).map(JobId);
         let is_off = match self {
             Uses::Packs | Uses::Classes => values.is_off("sharing") || values.is_off("pack"),
-            Uses::Stops => ["preempt", "grow", "pack"].into_iter().all(|part| values.is_off(part)),
+            Uses::Stops => {
+                let grows = !values.is_off("resize") && !values.is_off("grow");
+                values.is_off("preempt") && values.is_off("pack") && !grows
+            }
             Uses::Resizes => values.is_off("plans") && values.is_off("resize"),
             Uses::Suspends => values.is_off("slice"),
             _ => false,
