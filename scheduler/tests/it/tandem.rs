@@ -42,6 +42,29 @@ fn ends(
     outcomes.expect("every job ends").iter().filter_map(end).collect()
 }
 
+/// Two nodes of two devices, on which a job has whole nodes or shares of one.
+#[test]
+fn the_node_is_freed_whose_jobs_lose_the_least() {
+    let topology = Topology::uniform(4, 2, "GPU");
+    // One job has a node, and two have the other. At 1 s, a job wants two devices for 3 s.
+    let asked = jobs(&[(0, 2, 20), (0, 1, 10), (0, 1, 30), (1, 2, 3)]);
+    let costs = Named::constant(Nanos(SECOND));
+    let truth = Box::new(Own { slowdown: 1.0 });
+    let mut sim =
+        simulated::cluster(&topology, &asked, truth, &costs, Settings::default()).expect("all is known");
+    let known = PolicyContext { costs: Some(&costs), ..PolicyContext::default() };
+    let model = Own { slowdown: 1.0 };
+    let mut engine = Engine::new(&topology, &asked, &model, engine::Settings::default()).knowing(known);
+    let mut turns: Vec<Turn> = Vec::new();
+    let outcomes =
+        engine::run(&mut engine, &mut sim, &mut *built("tandem"), &mut turns).expect("every job ends");
+    let ends: Vec<Option<u64>> =
+        outcomes.iter().map(|row| row.end_ns.map(|end_ns| end_ns.div_ceil(SECOND))).collect();
+    // A stop of the two others would cost twice as much. The first goes on from 5 s, for 19 s.
+    assert_eq!(ends, [24, 10, 30, 4].map(Some));
+    assert_eq!(outcomes.iter().map(|row| row.stops).collect::<Vec<_>>(), [1, 0, 0, 0].map(Some));
+}
+
 #[test]
 fn rigid_jobs_have_known_schedules() {
     // A long job, and a shorter one 2 s later, when the long one has 8 s left.

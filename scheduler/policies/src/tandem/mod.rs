@@ -128,8 +128,8 @@ impl Tandem {
         }
     }
 
-    /// The jobs that wait or have devices, and the guests that may leave their hosts.
-    fn entries(&mut self, view: &View<'_>) -> (Vec<Entry>, Vec<Separation>) {
+    /// The jobs that wait or have devices, and the guests that may leave their hosts. `stopped` are jobs that this decision stops already.
+    fn entries(&mut self, view: &View<'_>, stopped: &[JobId]) -> (Vec<Entry>, Vec<Separation>) {
         let mut entries = Vec::new();
         let mut indices = BTreeMap::new();
         let destinations: BTreeSet<DeviceId> =
@@ -153,7 +153,8 @@ impl Tandem {
             };
             let job = entries[guest].job;
             let runs = view.job(job).placed().is_some_and(|placed| placed.phase == Phase::Running);
-            if let Some(restart_s) = restart_s(view, job).filter(|_| runs && can_leave(view, job)) {
+            let may_leave = runs && can_leave(view, job) && !stopped.contains(&job);
+            if let Some(restart_s) = restart_s(view, job).filter(|_| may_leave) {
                 separations.push(Separation { guest, host, restart_s });
             }
             let guest_s = entries[guest].share_devices();
@@ -162,9 +163,9 @@ impl Tandem {
         (entries, separations)
     }
 
-    /// Decides who has which devices.
-    fn round(&mut self, view: &View<'_>) -> Vec<Action> {
-        let (entries, separations) = self.entries(view);
+    /// Decides who has which devices. `stopped` are jobs that this decision stops already.
+    fn round(&mut self, view: &View<'_>, stopped: &[JobId]) -> Vec<Action> {
+        let (entries, separations) = self.entries(view, stopped);
         let Settings { packs, grows, guarantees, .. } = self.settings;
         let guarantees = guarantees && self.has_best_effort;
         let known = (&mut self.packs, &mut self.unsure);
@@ -275,11 +276,13 @@ impl Policy for Tandem {
         let mut actions = self.moves.refresh(view);
         self.refresh(view);
         let mut reasons = Vec::new();
-        actions.extend(self.packs.undo(view, &mut reasons));
+        let undone = self.packs.undo(view, &mut reasons);
+        let stopped: Vec<JobId> = undone.iter().map(Action::job).collect();
+        actions.extend(undone);
         let is_news = |change: &Change| !matches!(change, Change::Progressed(_) | Change::Placed(_));
         let is_due = self.wake_at.is_some_and(|at| at <= view.now);
         if is_due || view.changes.iter().any(is_news) {
-            let round_actions = self.round(view);
+            let round_actions = self.round(view, &stopped);
             reasons.extend(self.reasons(view, &round_actions));
             actions.extend(round_actions);
         }
