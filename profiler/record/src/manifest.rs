@@ -281,7 +281,7 @@ pub struct Settings {
     /// The file that users' programs read from stdin; if absent, their stdin is empty.
     #[serde(default)]
     pub input: Option<PathBuf>,
-    /// The number of steps of each cell whose operators are recorded; absent if none are.
+    /// The number of steps of each cell whose operators are recorded; absent without a recording.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operators: Option<u32>,
     /// Memory limit of the jobs on each CPU device; if absent, its share of the machine's memory.

@@ -1,4 +1,4 @@
-//! Traces of PyTorch's profiler: the time of each operator, and the time in which none was in progress.
+//! Traces of PyTorch's profiler: the time of each operator, and the time in which an operator was in progress.
 //!
 //! A trace is in the Chrome trace event format (see [`crate::trace_events`]). Of its spans, those of the category `cpu_op` are operators on
 //! the host, and an operator within another on the same thread is called by it. Those of `kernel`, `gpu_memcpy` and `gpu_memset` are

@@ -133,7 +133,7 @@ impl RunDir {
         self.operators_folder().join(format!("{launch}.{rank}.json"))
     }
 
-    /// The folder of the traces of operators. Absent if none were recorded.
+    /// The folder of the traces of operators. Absent without a recording.
     pub fn operators_folder(&self) -> PathBuf {
         self.0.join("operators")
     }

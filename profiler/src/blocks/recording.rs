@@ -1,4 +1,4 @@
-//! Records the operators of each cell, in a launch of its own after those that are measured.
+//! Records the operators of each cell in a launch of its own, after all measured launches.
 
 use std::{fs, path};
 
@@ -24,8 +24,8 @@ const BEFORE: u64 = 10;
 const NO_HOOK: &str = "the step hook saw no step in it";
 
 impl Blocks<'_> {
-    /// Records the operators of the cells whose operators are not on file yet, during `count` steps each. Adds those that it does not
-    /// record to what is missing.
+    /// Records the operators of the cells whose operators are not on file yet, during `count` steps each. Adds the cells without a
+    /// recording to the missing launches.
     pub(crate) fn record_operators(&mut self, count: u32, mut missing: Missing) -> anyhow::Result<Missing> {
         let recorded = recorded_cells(self.run)?;
         let is_left = |cell: &&Cell| cell.unsupported.is_none() && !recorded.contains(&cell.name);

@@ -222,7 +222,7 @@ impl Derived {
         rows::write(&self.run.measurements_path(), &self.measurements)?;
         self.write_summaries()?;
         if self.run.operators_folder().is_dir() {
-            rows::write(&self.run.operators_path(), &operators::of(&self.run)?)?;
+            rows::write(&self.run.operators_path(), &operators::recorded_operators(&self.run)?)?;
         }
         trace::write(&self.run).with_context(|| format!("{}", self.run.trace_path().display()))
     }

@@ -1,4 +1,4 @@
-//! The rows of `operators.csv`: what the traces of PyTorch's profiler say of each operator.
+//! The rows of `operators.csv`, from the traces of PyTorch's profiler.
 
 use record::{
     operators::{self, Operator, OperatorTimes},
@@ -10,7 +10,7 @@ use schema::spec::{LaunchSpec, OperatorSteps};
 use super::{rounded, whole};
 
 /// The rows of all recordings: launch by launch and rank by rank, the operator with the longest time first.
-pub(crate) fn of(run: &RunDir) -> anyhow::Result<Vec<OperatorTime>> {
+pub(crate) fn recorded_operators(run: &RunDir) -> anyhow::Result<Vec<OperatorTime>> {
     let mut rows = Vec::new();
     for launch in run.launches()? {
         let spec = run.spec(&launch)?;

@@ -257,12 +257,12 @@ fn a_program_is_held_ended_and_started_again_from_its_beginning() {
     command.args(["--cmd", "python3 train.py", "--cmd", "true"]);
     with_fake_pytorch(&mut command);
     let said = exits(1, command);
-    let found = calibration(&door, "m.toml");
-    each_lies_in_its_interval(&found);
-    let parts: Vec<Switch> = found.restart.iter().map(|row| row.part).collect();
+    let calibrated = calibration(&door, "m.toml");
+    each_lies_in_its_interval(&calibrated);
+    let parts: Vec<Switch> = calibrated.restart.iter().map(|row| row.part).collect();
     let expected = [Switch::Release, Switch::Hold, Switch::Stop, Switch::Start, Switch::Step, Switch::Total];
     assert_eq!(parts, expected);
-    let ns = |part| found.restart.iter().find(|row| row.part == part).expect("it is there").ns.value;
+    let ns = |part| calibrated.restart.iter().find(|row| row.part == part).expect("it is there").ns.value;
     let run = door.run("r");
     let launches = run.launches().expect("there are launches");
     let seen: Vec<[u64; 3]> = launches.iter().filter_map(|launch| release_and_hold(&run, launch)).collect();
@@ -273,13 +273,13 @@ fn a_program_is_held_ended_and_started_again_from_its_beginning() {
         "{seen:?}"
     );
     // A step waits for 2 ms. The start includes two steps.
-    assert!(ns(Switch::Step) >= 2_000_000 && ns(Switch::Start) >= 2 * 2_000_000, "{:?}", found.restart);
-    assert!(ns(Switch::Total) >= ns(Switch::Start), "{:?}", found.restart);
-    let [held] = &found.suspend[..] else { panic!("{:?}", found.suspend) };
+    assert!(ns(Switch::Step) >= 2_000_000 && ns(Switch::Start) >= 2 * 2_000_000, "{:?}", calibrated.restart);
+    assert!(ns(Switch::Total) >= ns(Switch::Start), "{:?}", calibrated.restart);
+    let [held] = &calibrated.suspend[..] else { panic!("{:?}", calibrated.suspend) };
     let cost = held.cost.as_ref().expect("it was measured");
     assert_eq!(held.suspension, Suspension::StepGate);
     assert_eq!((cost.suspend_ns.value, cost.resume_ns.value), (ns(Switch::Hold), ns(Switch::Release)));
-    let [missing] = &found.not_measured[..] else { panic!("{:?}", found.not_measured) };
+    let [missing] = &calibrated.not_measured[..] else { panic!("{:?}", calibrated.not_measured) };
     assert!(missing.what.contains("cmd-true") && missing.reason == "ended by itself", "{missing:?}");
     assert!(said.out.contains("start"), "{}", said.out);
     assert_eq!(door.leftovers(), Vec::<String>::new());

@@ -1,4 +1,4 @@
-//! Which running jobs give up their devices to one that waits, and how much longer all of them then take together.
+//! The running jobs that give up devices to a waiting job, and the time that they lose in sum.
 //!
 //! A job that is stopped loses the time of its restart, and at most the time for which the other has its devices. A job that can go on with
 //! fewer devices loses only a part of that time. Of the nodes, those are freed whose jobs lose the least in sum.

@@ -144,7 +144,7 @@ impl Entry {
         self.now == Now::Waits
     }
 
-    /// Notes that it is a guest: its devices are those of its host. Returns in how many seconds it leaves them.
+    /// Notes that the job is a guest, on the devices of its host. Returns the seconds until the job leaves them.
     pub(super) fn share_devices(&mut self) -> Option<f64> {
         if let Now::Runs(runs) | Now::Stays(runs) = &mut self.now { runs.ends_s.take() } else { None }
     }

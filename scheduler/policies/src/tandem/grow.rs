@@ -1,6 +1,6 @@
 //! Devices for which no job waits go to elastic jobs: one after another to the job that gains the most time for each further device.
 //!
-//! A job that starts in this decision grows at no cost. One that runs has to be restarted, and grows only if it then ends sooner.
+//! A job that starts in this decision grows at no cost. A running job has to be restarted, and grows only if the restart makes it end sooner.
 
 use super::round::{Outcome, Round};
 

@@ -4,7 +4,7 @@
 //! * Order: jobs that wait are considered by their remaining time alone, the least first, and a job that gets no devices is passed. The time
 //!   is that of the option with the least device time (`entry.rs`): an elastic job starts on the number of devices that it uses best.
 //!   A job whose length is not known is taken to run as long again as it has run.
-//! * Preemption (`displace.rs`): a running job gives up its devices only to a job that has less left than it has, by more than a restart takes.
+//! * Preemption (`displace.rs`): a running job gives up its devices only to a job whose remaining time is shorter by more than a restart takes.
 //!   Of the nodes, those are freed whose jobs lose the least time in sum, whether or not devices become free soon without a stop. A job that
 //!   can go on with fewer devices keeps these.
 //! * Packing (`share.rs`): instead, the job shares the devices of another one, if the tables say that the gain is sure and if both lose less
@@ -163,7 +163,7 @@ impl Tandem {
         (entries, separations)
     }
 
-    /// Decides who has which devices. `stopped` are jobs that this decision stops already.
+    /// Decides the devices of each job. `stopped` are jobs that this decision stops already.
     fn round(&mut self, view: &View<'_>, stopped: &[JobId]) -> Vec<Action> {
         let (entries, separations) = self.entries(view, stopped);
         let Settings { packs, grows, guarantees, .. } = self.settings;

@@ -1,4 +1,4 @@
-//! The devices of a decision: which are free, who has the others, and when they become free if nobody is stopped.
+//! The free devices of a decision, and the times at which running jobs release the others if the policy stops no job.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ pub(super) struct Room<'a> {
 }
 
 impl<'a> Room<'a> {
-    /// `available` has what is free and what the jobs have that may be stopped.
+    /// `available` has the free devices, and the devices of jobs that the policy may stop.
     pub(super) fn new(view: &'a View<'a>, mut available: Available<'a>, entries: &[Entry]) -> Room<'a> {
         for entry in entries {
             if let Now::Runs(runs) = &entry.now {

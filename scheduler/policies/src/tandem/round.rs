@@ -1,8 +1,9 @@
-//! A decision: who has which devices.
+//! A decision: the devices of each job.
 //!
-//! Jobs that wait are considered in order of their remaining times. A job takes free devices. If there are none, it has those of running jobs
-//! that have more left than it has, by more than their restarts take, or it shares those of a running job, whichever costs less. A job
-//! that loses its devices is considered again in its turn: it keeps them if the other needed fewer, moves to others, or waits.
+//! The policy considers waiting jobs in order of their remaining times. A job takes free devices. If there are too few, the job displaces
+//! running jobs whose remaining times are longer by more than their restarts take, or shares the devices of a running job, whichever costs
+//! less. The policy considers a displaced job again in its turn: the job keeps its devices if the other job needed fewer, moves to other
+//! devices, or waits.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -17,7 +18,7 @@ use super::{
 };
 use crate::kit::elastic::{Available, Target};
 
-/// What is decided for a job.
+/// The result of a decision for a job.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Outcome {
     /// It goes on as it is: it waits, or keeps its devices.
@@ -77,7 +78,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// Considers all jobs that wait, and those that lose their devices.
+    /// Considers all waiting jobs, and the jobs that they displace.
     pub(super) fn divide(&mut self, view: &View<'_>) {
         let waiting = (0..self.entries.len()).filter(|index| self.entries[*index].waits());
         let mut pending: BTreeSet<Priority> = waiting.map(|index| self.priority(index)).collect();
@@ -132,7 +133,7 @@ impl<'a> Round<'a> {
         Vec::new()
     }
 
-    /// The devices that a job has if others give them up. An overdue job may have those of all others.
+    /// The devices that running jobs give up to a waiting one. An overdue job may displace any of them.
     fn displacement(&self, index: usize) -> Option<Displacement> {
         let entry = &self.entries[index];
         let left_s = entry.left_s();
@@ -189,7 +190,8 @@ impl<'a> Round<'a> {
         self.outcomes[index] = Outcome::Runs { option, target };
     }
 
-    /// Whether a job waits for devices of a pool. One that is displaced in this decision does not count: what is left was too little for it.
+    /// Whether a job waits for devices of a pool. A job that this decision displaces does not count, because the remaining devices are too few
+    /// for it.
     pub(super) fn any_waits(&self, pool: PoolId) -> bool {
         self.short.contains(&pool)
     }

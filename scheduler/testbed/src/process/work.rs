@@ -107,7 +107,7 @@ impl LaunchWork {
         self.before + done.unwrap_or(self.done)
     }
 
-    /// Steps of its job if it has come to its end.
+    /// The steps of its job at the end of the program.
     pub(super) fn steps_at_end(&self) -> u64 {
         self.before + self.parts.as_ref().map_or(self.done, Parts::count)
     }
