@@ -10,7 +10,7 @@ use engine::topology::Topology;
 use formats::fitted::ModelFile;
 use model::{
     BeliefError, FittedModel, HostDrift, InTurns, KnownOrFitted, PackingClasses, PredictRequest, Prediction,
-    Spread, Throughput, switch_costs::Startups,
+    Spread, Throughput, switch_costs::StartsAndExits,
 };
 use record::{
     manifest::{Manifest, SizeOfError},
@@ -27,7 +27,7 @@ pub struct Models {
     /// The drift of the machine that the truth was measured on.
     pub drift: HostDrift,
     /// The starts of jobs in the tables that the truth was measured in.
-    pub startups: Startups,
+    pub starts_and_exits: StartsAndExits,
     /// The programs in these tables that have durations in place of steps.
     pub programs_without_steps: BTreeSet<String>,
 }
@@ -75,7 +75,7 @@ impl Models {
         Ok(Models {
             belief: Layers { error, ..layers(belief) },
             drift: truth.table.host_drift(),
-            startups: truth.table.startups().clone(),
+            starts_and_exits: truth.table.starts_and_exits().clone(),
             programs_without_steps: truth.table.programs_without_steps().map(str::to_owned).collect(),
             truth: layers(truth).build(),
         })

@@ -76,7 +76,10 @@ pub(super) fn measurement(
                 Some(lack) => too_short(&mut row, lack),
                 None => launch.fill_from_outside(&mut row, end, &mut findings),
             },
-            _ => launch.fill_from_steps(&mut row, asked_for(&steps, end), &mut findings),
+            _ => {
+                row.exit_ns = time_of_exit(&steps, end);
+                launch.fill_from_steps(&mut row, asked_for(&steps, end), &mut findings);
+            }
         }
         launch.find(&mut findings, gates::of_processes(samples.of_launch(&spec.launch), end.mono_ns));
         launch.find(&mut findings, gates::of_cores(&spec, &[]));
@@ -122,6 +125,12 @@ pub(super) fn without_a_step(end: &LaunchEnd) -> String {
 fn asked_for<'a>(steps: &'a [JobStep], end: &LaunchEnd) -> &'a [JobStep] {
     let enough = end.enough_mono_ns.unwrap_or(Nanos(u64::MAX));
     &steps[..steps.partition_point(|step| step.end <= enough)]
+}
+
+/// The time from the last step of a launch, or from the order to stop if that came later, until its last process had ended.
+fn time_of_exit(steps: &[JobStep], end: &LaunchEnd) -> Option<u64> {
+    let last = steps.last()?.end.max(end.enough_mono_ns.unwrap_or_default());
+    Some(end.mono_ns.saturating_sub(last).0)
 }
 
 /// A row with what was to be measured, without numbers.

@@ -126,6 +126,7 @@ fn summary(
         wall_ns_ci_lo: wall.map(|interval| whole(interval.lo)),
         wall_ns_ci_hi: wall.map(|interval| whole(interval.hi)),
         startup_ns: of(|row| row.startup_ns),
+        exit_ns: of(|row| row.exit_ns),
         parameters: of(|row| row.parameters),
         flops_per_step: first.flops_per_step,
         mfu_percent: mean(|row| row.mfu_percent, 2),

@@ -237,7 +237,8 @@ impl<'a> SimulatedLauncher<'a> {
     /// Carries out a planned event. Returns `None` if the event is obsolete or is not reported to the cluster.
     fn meet(&mut self, event: Event) -> anyhow::Result<Option<ClusterEvent>> {
         match event {
-            Event::Finish(id, number) if self.has(id, number) => self.finish(id).map(Some),
+            Event::Finish(id, number) if self.has(id, number) => self.finish(id),
+            Event::Exit(id, number) if self.has(id, number) => Ok(Some(self.exited(id))),
             Event::Lose(id, start) if self.is_there(id, start) => {
                 self.fail(id, ErrorKind::DeviceLost, "a device that it ran on was lost").map(Some)
             }
@@ -249,6 +250,7 @@ impl<'a> SimulatedLauncher<'a> {
             Event::Break(device) => Ok(Some(self.break_down(device))),
             Event::Back(device) => Ok(Some(self.come_back(device))),
             Event::Finish(..)
+            | Event::Exit(..)
             | Event::Lose(..)
             | Event::Boundary(..)
             | Event::Settle(..)

@@ -2,11 +2,11 @@
 
 mod measured;
 mod named;
-mod startups;
+mod starts_and_exits;
 
 use schema::units::Nanos;
 
-pub use self::{measured::Measured, named::Named, startups::Startups};
+pub use self::{measured::Measured, named::Named, starts_and_exits::StartsAndExits};
 use crate::JobKey;
 
 /// A source of the costs of switches.
@@ -37,11 +37,13 @@ pub enum Cost {
     Checkpoint,
     /// The time from the order to stop until the launch has ended.
     Stop,
+    /// The time from the last step of a job until its launch has ended.
+    Exit,
 }
 
 impl Cost {
-    pub const ALL: [Cost; 6] =
-        [Cost::Start, Cost::Restart, Cost::Pause, Cost::Resume, Cost::Checkpoint, Cost::Stop];
+    pub const ALL: [Cost; 7] =
+        [Cost::Start, Cost::Restart, Cost::Pause, Cost::Resume, Cost::Checkpoint, Cost::Stop, Cost::Exit];
 
     /// The name of the cost in a sentence, such as "a start".
     pub fn noun(self) -> &'static str {
@@ -52,6 +54,7 @@ impl Cost {
             Cost::Resume => "going on after a pause",
             Cost::Checkpoint => "a checkpoint",
             Cost::Stop => "a stop",
+            Cost::Exit => "an exit",
         }
     }
 }
@@ -61,8 +64,9 @@ impl Cost {
 pub struct KnownCosts {
     /// The costs in the file of `--machine`. They take precedence over all others.
     pub measured: Option<Measured>,
-    /// The start times in tables. They apply to a start without a checkpoint that the file of `--machine` lacks.
-    pub startups: Startups,
+    /// The times of starts and exits in tables. They apply to a start without a checkpoint, and to an exit, that the file of `--machine`
+    /// lacks.
+    pub starts_and_exits: StartsAndExits,
     /// The costs that the user names with `--switch-cost`. They apply to a switch without a measurement.
     pub named: Option<Named>,
 }
@@ -70,7 +74,7 @@ pub struct KnownCosts {
 impl SwitchCosts for KnownCosts {
     fn cost(&self, job: &JobKey<'_>, devices: u32, of: Cost, luck: &mut dyn FnMut() -> f64) -> Option<Nanos> {
         let measured = self.measured.as_ref().and_then(|costs| costs.cost(job, devices, of, luck));
-        let from_tables = || self.startups.median_for(job, devices).filter(|_| of == Cost::Start);
+        let from_tables = || self.starts_and_exits.median_of(of, job, devices);
         let named = || self.named.as_ref()?.cost(job, devices, of, &mut || 0.0);
         measured.or_else(from_tables).or_else(named)
     }
@@ -86,22 +90,28 @@ mod tests {
 
     #[test]
     fn calibrations_come_before_tables_and_tables_before_names() {
-        let mut startups = Startups::default();
-        startups.add("lstm", (Some(20), None), 1, Nanos(7));
-        startups.add("cmd", (None, None), 1, Nanos(13_000_000_000));
+        let mut starts_and_exits = StartsAndExits::default();
+        starts_and_exits.add("lstm", (Some(20), None), 1, [Some(7), Some(8)]);
+        starts_and_exits.add("cmd", (None, None), 1, [Some(13_000_000_000), Some(400_000_000)]);
         let named = Some(Named::constant(Nanos(62_000_000_000)));
-        let all = KnownCosts { measured: Some(measured()), startups, named };
+        let all = KnownCosts { measured: Some(measured()), starts_and_exits, named };
         let job = |workload| JobKey::new(workload, None, None);
         let cost = |workload, of| all.cost(&job(workload), 1, of, &mut || 0.0).map(|cost| cost.0);
         assert_eq!(cost("lstm", Cost::Start), Some(120_000_000));
         assert_eq!(cost("lstm", Cost::Restart), Some(127_000_000));
         assert_eq!(cost("cmd", Cost::Start), Some(13_000_000_000));
         assert_eq!(cost("cmd", Cost::Restart), Some(62_000_000_000));
+        assert_eq!(
+            ["lstm", "cmd", "philly"].map(|workload| cost(workload, Cost::Exit)),
+            [Some(50_000_000), Some(400_000_000), Some(0)]
+        );
         assert_eq!(cost("philly", Cost::Start), Some(0));
         assert_eq!(cost("philly", Cost::Restart), Some(62_000_000_000));
         let works_on = ["lstm", "philly"].map(|workload| all.works_on(&job(workload), 1).0);
         assert_eq!(works_on, [350_000_000, 0], "a job without a measurement is none of this testbed");
         let unnamed = KnownCosts { named: None, ..all.clone() };
-        assert_eq!(unnamed.cost(&job("philly"), 1, Cost::Start, &mut || 0.0), None);
+        for of in [Cost::Start, Cost::Exit] {
+            assert_eq!(unnamed.cost(&job("philly"), 1, of, &mut || 0.0), None);
+        }
     }
 }

@@ -11,12 +11,12 @@ use record::{
     manifest::{Cell, Manifest},
     rows::{Interference, Status, Summary, Warnings},
 };
-use schema::{device::Device, job::command_name, plan::Plan, sharing::Sharing, units::Nanos};
+use schema::{device::Device, job::command_name, plan::Plan, sharing::Sharing};
 
 use self::estimate::{Estimate, pooled, step_alone, times};
 use crate::{
     HostDrift, JobKey, Neighbour, PredictRequest, Prediction, Throughput, host_drift::effects_of_runs,
-    switch_costs::Startups,
+    switch_costs::StartsAndExits,
 };
 
 /// Rows of jobs alone are pooled if their runs began within this time of the newest one.
@@ -43,7 +43,7 @@ pub struct Table {
     slowdowns: HashMap<String, Vec<Slowdown>>,
     minds_neighbours: bool,
     device_types: BTreeSet<String>,
-    startups: Startups,
+    starts_and_exits: StartsAndExits,
     /// The programs that were measured without steps alone.
     without_steps: BTreeSet<String>,
     /// The workloads that were measured with steps.
@@ -106,9 +106,8 @@ impl Table {
             let plan = row.plan;
             let of = Measured { global_batch, plan, devices, device_type, threads: Some(row.threads) };
             self.device_types.insert(of.device_type.clone());
-            if let Some(took) = row.startup_ns {
-                self.startups.add(workload, (global_batch, plan), devices, Nanos(took));
-            }
+            let times = [row.startup_ns, row.exit_ns];
+            self.starts_and_exits.add(workload, (global_batch, plan), devices, times);
             let measured =
                 if row.step_ns_median.is_some() { &mut self.with_steps } else { &mut self.without_steps };
             measured.insert(workload.to_owned());
@@ -152,9 +151,9 @@ impl Table {
         self.device_types.iter().map(String::as_str)
     }
 
-    /// The starts of jobs alone.
-    pub fn startups(&self) -> &Startups {
-        &self.startups
+    /// The starts and exits of jobs alone.
+    pub fn starts_and_exits(&self) -> &StartsAndExits {
+        &self.starts_and_exits
     }
 
     /// The drift of the machine, from the differences between runs of jobs alone.

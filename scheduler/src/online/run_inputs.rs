@@ -238,7 +238,8 @@ fn costs(machine: Option<&Path>, manifest: &Manifest, models: &Models) -> anyhow
     };
     let measured = machine.map(measured).transpose()?;
     let is_known = measured.is_some() || named.is_some();
-    Ok(is_known.then(|| KnownCosts { measured, startups: models.startups.clone(), named }))
+    let starts_and_exits = models.starts_and_exits.clone();
+    Ok(is_known.then_some(KnownCosts { measured, starts_and_exits, named }))
 }
 
 /// The legal plans of elastic jobs on the devices of this machine, or on those of a described cluster. `truth` is that of a simulation, in

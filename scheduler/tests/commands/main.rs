@@ -4,6 +4,7 @@ mod believe;
 mod draws;
 mod duration;
 mod endings;
+mod exits;
 mod fairness;
 mod fast_forward;
 mod fidelity;

@@ -70,7 +70,7 @@ impl SwitchCosts for Costs {
             Cost::Start | Cost::Stop => 1,
             Cost::Checkpoint => 2,
             Cost::Restart => 4,
-            Cost::Pause | Cost::Resume => 0,
+            Cost::Pause | Cost::Resume | Cost::Exit => 0,
         };
         Some(Nanos(seconds * SECOND))
     }

@@ -88,7 +88,7 @@ impl PackingClasses for Classes {
     }
 }
 
-/// Each switch has another cost, which depends on the job, its plan and the number of its devices.
+/// Each switch has another cost, which depends on the job, its plan and the number of its devices. An exit costs nothing.
 pub(crate) struct Costs;
 
 impl SwitchCosts for Costs {
@@ -100,6 +100,7 @@ impl SwitchCosts for Costs {
             Cost::Resume => 330,
             Cost::Checkpoint => 1_300,
             Cost::Stop => 590,
+            Cost::Exit => return Some(Nanos::ZERO),
         };
         let of_plan = (40.0 * weight(job)) as u64;
         Some(Nanos((ms + of_plan + u64::from(devices)) * MS + job.trace_time?.step_ns % MS))

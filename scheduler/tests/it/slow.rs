@@ -66,7 +66,7 @@ impl SwitchCosts for Costs {
             Cost::Start | Cost::Restart => 100,
             Cost::Pause | Cost::Checkpoint => 400,
             Cost::Resume => 40,
-            Cost::Stop => 60,
+            Cost::Stop | Cost::Exit => 60,
         };
         Some(Nanos(ms * MS))
     }

@@ -24,9 +24,19 @@ use crate::{
     support::{Own, SECOND, World, asked, built},
 };
 
-/// 10 s to start, 20 s from a checkpoint, 1 s to pause, 2 s to resume, 4 s for a checkpoint, 5 s to stop;
+/// 10 s to start, 20 s from a checkpoint, 1 s to pause, 2 s to resume, 4 s for a checkpoint, 5 s to stop, nothing to exit;
 /// and the work that is granted to a job when it is ordered to.
 pub(crate) struct Constants(pub(crate) Nanos);
+
+/// The same, with an exit of 3 s.
+struct WithExits;
+
+impl SwitchCosts for WithExits {
+    fn cost(&self, job: &JobKey<'_>, devices: u32, of: Cost, luck: &mut dyn FnMut() -> f64) -> Option<Nanos> {
+        let others = Constants(Nanos::ZERO).cost(job, devices, of, luck);
+        if of == Cost::Exit { Some(Nanos(3 * SECOND)) } else { others }
+    }
+}
 
 impl SwitchCosts for Constants {
     fn cost(&self, _: &JobKey<'_>, _: u32, of: Cost, _: &mut dyn FnMut() -> f64) -> Option<Nanos> {
@@ -37,6 +47,7 @@ impl SwitchCosts for Constants {
             Cost::Resume => 2,
             Cost::Checkpoint => 4,
             Cost::Stop => 5,
+            Cost::Exit => 0,
         };
         Some(Nanos(seconds * SECOND))
     }
@@ -106,6 +117,46 @@ fn a_job_is_paused_at_a_boundary_and_resumed_where_it_was() {
     // 10 s to start, 1.5 s to the boundary and to pause, 2 s to resume.
     assert_eq!(times, [0, 13_500, 9_500, 13_000].map(|ms| Some(ms * MS)));
     assert_eq!((row.starts, row.pauses, row.steps_lost), (1, 1, 0));
+}
+
+/// A job keeps its device until it has exited, and no longer slows down the job beside it. An order to a job that exits has no effect.
+#[test]
+fn a_job_keeps_its_device_until_it_has_exited() {
+    let topology = Topology::uniform(1, 1, "GPU");
+    let job = JobId(0);
+    let orders = [Action::Pause { job }, Action::Stop { job, checkpoint: true }];
+    for order in orders.iter().map(Some).chain([None]) {
+        let jobs =
+            [asked(0, 0, 1, 2, SECOND), asked(1, SECOND, 1, 4, SECOND), asked(2, 15 * SECOND, 1, 1, SECOND)];
+        let settings = simulated::Settings::default();
+        let truth = Own { slowdown: 2.0 };
+        let world = World { topology: &topology, asked: &jobs, truth, costs: &WithExits, settings };
+        let mut script = Script(vec![
+            vec![start(0, &[0])],
+            vec![start(1, &[0])],
+            vec![],
+            vec![],
+            order.into_iter().cloned().collect(),
+            vec![start(2, &[0])],
+        ]);
+        let (turns, outcomes, error) = scripts::turns(&world, &mut script);
+        assert!(error.is_none() && turns.iter().all(|turn| turn.refused.is_empty()), "{order:?}: {error:?}");
+        let expected = [
+            (0.0, arrived(0)),
+            (1.0, arrived(1)),
+            (10.0, settled(0, Settled::Running, 0)),
+            (11.0, settled(1, Settled::Running, 0)),
+            (15.0, arrived(2)),
+            // A step of 1 s alone, a step of 2 s beside the other job, and the exit.
+            (16.0, finished(0, 2)),
+            // A step of 2 s, three of 1 s, and the exit.
+            (19.0, finished(1, 4)),
+            (26.0, settled(2, Settled::Running, 0)),
+            (30.0, finished(2, 1)),
+        ];
+        assert_eq!(story(&turns), expected, "{order:?}");
+        assert_eq!(outcomes[1].running_ns, Some(8 * SECOND), "its exit counts as running");
+    }
 }
 
 #[test]
@@ -324,12 +375,12 @@ fn a_calibration_has_all_that_a_simulation_asks_for() {
     let job = JobKey::new("lstm", Some(20), Some(Plan::default()));
     let ms = |of| costs.cost(&job, 1, of, &mut || 0.0).map(|cost| (cost.as_secs_f64() * 1e3).round());
     // Start 175 ms and restore 4 ms; the first step takes 66 ms and another 32 ms.
-    let expected = [208.0, 213.0, 2.0, 0.0, 8.0, 52.0].map(Some);
+    let expected = [208.0, 213.0, 2.0, 0.0, 8.0, 52.0, 52.0].map(Some);
     assert_eq!(Cost::ALL.map(ms), expected);
     // It is from before the cost of holding a job was measured.
     let held = costs.clone().suspended_by(Suspension::StepGate);
     let is_known = |of| held.cost(&job, 1, of, &mut || 0.0).is_some();
-    assert_eq!(Cost::ALL.map(is_known), [true, true, false, false, true, true]);
+    assert_eq!(Cost::ALL.map(is_known), [true, true, false, false, true, true, true]);
 
     let topology = Topology::uniform(1, 1, "GPU");
     let mut jobs = [asked(0, 0, 1, 8, SECOND)];

@@ -152,6 +152,9 @@ columns! {
         window_ns: Option<u64> ["ns"],
         /// Time from the start of the slowest rank's process until it was ready.
         startup_ns: Option<u64> ["ns"],
+        /// Time from the last step, or from the order to stop if that came later, to the end of the last process. Empty if no step was
+        /// seen.
+        exit_ns: Option<u64> ["ns"],
         /// Number of trainable parameters of the built model.
         parameters: Option<u64>,
         /// Operations of one step over all ranks, without recomputation.

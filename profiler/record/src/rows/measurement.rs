@@ -86,6 +86,10 @@ pub struct Measurement {
     /// Time from the start of the slowest rank's process to its `ready`. For a command, the time from the start of its first process
     /// until the last of its ranks is ready, or until the first line of output that shows a step.
     pub startup_ns: Option<u64>,
+    /// Time from the last step of the job, or from the order to stop if that came later, to the end of its last process. Empty if no
+    /// step was seen.
+    #[serde(default)]
+    pub exit_ns: Option<u64>,
     pub parameters: Option<u64>,
     pub flops_per_step: Option<u64>,
     /// Model FLOPs utilisation: FLOP/s in the window over the vendor's peak for this arithmetic, which is

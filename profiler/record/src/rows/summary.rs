@@ -44,6 +44,8 @@ pub struct Summary {
     pub wall_ns_ci_lo: Option<u64>,
     pub wall_ns_ci_hi: Option<u64>,
     pub startup_ns: Option<u64>,
+    #[serde(default)]
+    pub exit_ns: Option<u64>,
     pub parameters: Option<u64>,
     pub flops_per_step: Option<u64>,
     pub mfu_percent: Option<f64>,

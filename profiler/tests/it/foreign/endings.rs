@@ -49,6 +49,26 @@ fn a_program_that_saves_after_the_step_in_which_it_is_ended_has_saved() {
     }
 }
 
+/// What a program does after its last step, or after SIGTERM, is the time of its exit.
+#[test]
+fn the_time_of_an_exit_begins_with_the_last_step_or_the_order_to_stop() {
+    for (program, option) in [("train(60)\ntime.sleep(0.4)", ""), (SAVES, "--steps 40")] {
+        let Some(door) = with_program(program) else { return };
+        let run = format!("single --device cpu:0 --repeats 1 {option} --out r --");
+        exits(0, &door, &run, &["python3", "train.py"]);
+        let row = row(&door);
+        let exit = row.exit_ns.expect("its steps were seen");
+        let end = door.run("r").launch_end(&row.launch).expect("it can be read").expect("it has ended");
+        let lines = events::read(&door.run("r").events_path(&row.launch, 0), 0).expect("they are whole");
+        let last =
+            lines.iter().rev().find(|line| matches!(line.event, Event::Step(_))).expect("it took steps");
+        let began = last.mono_ns.max(end.enough_mono_ns.unwrap_or_default());
+        assert_eq!(exit, (end.mono_ns - began).0, "{program}");
+        assert!(exit >= 300_000_000, "{program}: {row:?}");
+        assert_eq!(door.summaries("r")[0].exit_ns, Some(exit));
+    }
+}
+
 #[test]
 fn an_interrupted_program_saves() {
     let Some(door) = with_program(&format!("train(40)\nopen('trains', 'w').close()\n{SAVES}")) else {

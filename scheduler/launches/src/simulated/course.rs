@@ -42,6 +42,11 @@ pub trait ProgressModel {
     fn switch(&mut self, _job: JobId, _launch: u32, _to: Settled, _nth: u32) -> Option<Nanos> {
         None
     }
+
+    /// The time from the last step of a launch until its processes have ended. `None` if that follows from the costs of switches.
+    fn exit(&mut self, _job: JobId, _launch: u32) -> Option<Nanos> {
+        None
+    }
 }
 
 /// The course of a cluster whose step times are exactly those of its model.

@@ -10,6 +10,8 @@ use schema::units::Nanos;
 pub(super) enum Event {
     /// The job completes its last step.
     Finish(JobId, u32),
+    /// The processes of a job that has done its last step end.
+    Exit(JobId, u32),
     /// The launch crashes by itself.
     Crash(JobId, u32),
     /// The launch fails because one of its devices is lost. It has the number of the start, because the failure of one job plans other
@@ -29,7 +31,7 @@ impl Event {
     /// The rank of the event that the cluster receives, so that events at the same time have the order of [`ClusterEvent::rank`].
     fn rank(self) -> (u8, u32) {
         match self {
-            Event::Finish(job, _) => ClusterEvent::Finished { job, steps: 0 }.rank(),
+            Event::Finish(job, _) | Event::Exit(job, _) => ClusterEvent::Finished { job, steps: 0 }.rank(),
             Event::Crash(job, _) | Event::Lose(job, _) => (1, job.0),
             // Before the failures of launches that it causes.
             Event::Break(device) => (0, device.0),

@@ -38,6 +38,9 @@ impl SimulatedLauncher<'_> {
     }
 
     pub(super) fn suspend(&mut self, id: JobId) -> anyhow::Result<()> {
+        if self.launches[id].phase == LaunchPhase::Exiting {
+            return Ok(());
+        }
         ensure!(self.launches[id].phase == LaunchPhase::Training, "it does not run");
         self.check_costs(&self.launches[id].start, &[Cost::Pause, Cost::Resume])?;
         self.leave_at_boundary(id, Settled::Paused, false);
@@ -50,7 +53,7 @@ impl SimulatedLauncher<'_> {
         self.switch(id, Settled::Running, false, takes);
     }
 
-    /// Ends a launch, which may be on its way to a pause, but not to an end.
+    /// Ends a launch, which may be on its way to a pause, but not to an end. One that exits after its last step finishes.
     pub(super) fn end(&mut self, id: JobId, checkpoint: bool) -> anyhow::Result<()> {
         self.check_costs(&self.launches[id].start, &[Cost::Checkpoint, Cost::Stop])?;
         match self.launches[id].phase {
@@ -68,6 +71,7 @@ impl SimulatedLauncher<'_> {
                 let takes = self.cost_of_stopping(id, checkpoint)?;
                 self.switch(id, Settled::Stopped, checkpoint, takes);
             }
+            LaunchPhase::Exiting => {}
             LaunchPhase::Away | LaunchPhase::Leaving { .. } | LaunchPhase::Switching { .. } => {
                 bail!("it is leaving")
             }
@@ -117,12 +121,28 @@ impl SimulatedLauncher<'_> {
         Ok(ClusterEvent::Settled { job: id, now: to, steps })
     }
 
-    pub(super) fn finish(&mut self, id: JobId) -> anyhow::Result<ClusterEvent> {
+    /// The job has done its last step. Its processes keep its devices until they have ended.
+    pub(super) fn finish(&mut self, id: JobId) -> anyhow::Result<Option<ClusterEvent>> {
         self.cease_training(id)?;
+        let takes = self.time_of_exit(id);
+        if takes == Nanos::ZERO {
+            return Ok(Some(self.exited(id)));
+        }
+        let at = self.after(takes);
+        let launch = &mut self.launches[id];
+        launch.stretch.steps = self.asked[id.0 as usize].steps.unwrap_or_default() as f64;
+        launch.phase = LaunchPhase::Exiting;
+        launch.number += 1;
+        self.queue.plan(at, Event::Exit(id, launch.number));
+        Ok(None)
+    }
+
+    /// The processes of a job that has done its last step have ended.
+    pub(super) fn exited(&mut self, id: JobId) -> ClusterEvent {
         let steps = self.asked[id.0 as usize].steps.unwrap_or_default();
         self.vacate(id);
         self.launches.forget(id);
-        Ok(ClusterEvent::Finished { job: id, steps })
+        ClusterEvent::Finished { job: id, steps }
     }
 
     /// The launch is gone, whatever it was doing.
@@ -181,6 +201,16 @@ impl SimulatedLauncher<'_> {
         launch.switches += 1;
         let mut chance = numbers(self.settings.seed, Draw::Switch, id.0, launch.switches);
         self.known_cost(&self.launches[id].start, of, &mut || normal(&mut chance))
+    }
+
+    /// Draws what the exit after the last step takes. It takes no time if that is not known.
+    fn time_of_exit(&mut self, id: JobId) -> Nanos {
+        if self.asked[id.0 as usize].part_ns.is_some() {
+            // The duration of the program contains its exit.
+            return Nanos::ZERO;
+        }
+        let recorded = self.course.exit(id, self.launches[id].start.number);
+        recorded.or_else(|| self.cost(id, Cost::Exit).ok()).unwrap_or_default()
     }
 
     /// Refuses an action whose duration is not known.

@@ -64,6 +64,8 @@ pub(super) enum LaunchPhase {
         by_record: bool,
     },
     Paused,
+    /// It has done its last step, and its processes have not ended.
+    Exiting,
 }
 
 impl SimulatedLaunch {

@@ -125,7 +125,7 @@ fn parts(cost: Cost, suspension: Suspension) -> &'static [&'static [Switch]] {
             &[&[Switch::CudaRestore, Switch::CudaUnlock, Switch::Release]]
         }
         (Cost::Checkpoint, _) => &[&[Switch::CheckpointAnswer], &[Switch::Checkpoint]],
-        (Cost::Stop, _) => &[&[Switch::Stop]],
+        (Cost::Stop | Cost::Exit, _) => &[&[Switch::Stop]],
     }
 }
 
@@ -137,7 +137,7 @@ fn parts_of_program(cost: Cost) -> &'static [&'static [Switch]] {
         Cost::Pause => &[&[Switch::Hold]],
         Cost::Resume => &[&[Switch::Release]],
         Cost::Checkpoint => &[&[]],
-        Cost::Stop => &[&[Switch::Stop]],
+        Cost::Stop | Cost::Exit => &[&[Switch::Stop]],
     }
 }
 
@@ -213,6 +213,7 @@ pub(super) mod tests {
             (Cost::Resume, 1),
             (Cost::Checkpoint, 0),
             (Cost::Stop, 40),
+            (Cost::Exit, 40),
         ];
         assert_eq!(
             Cost::ALL.iter().copied().zip(costs).collect::<Vec<_>>(),

@@ -75,7 +75,7 @@ impl SwitchCosts for Named {
             Cost::Resume if self.resume.is_some() => self.resume?,
             Cost::Restart | Cost::Resume => *self.from.range(..=devices.max(1)).next_back()?.1,
             Cost::Start => self.start,
-            Cost::Pause | Cost::Checkpoint | Cost::Stop => Nanos::ZERO,
+            Cost::Pause | Cost::Checkpoint | Cost::Stop | Cost::Exit => Nanos::ZERO,
         })
     }
 }

@@ -14,7 +14,10 @@ use schema::{
     wire::{Event, Step},
 };
 
-use super::{throttle::Throttle, work::LaunchWork};
+use super::{
+    throttle::Throttle,
+    work::{Ending, LaunchWork},
+};
 
 /// The event that ends the start of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +73,11 @@ impl LaunchState {
             (true, _, Some(_)) => Begins::Heard,
             _ => Begins::Ready,
         };
+        let ending = match (is_command, &spec.steps_regex) {
+            (false, _) => Ending::Worker,
+            (true, None) => Ending::OneMoreStep,
+            (true, Some(_)) => Ending::LastLine,
+        };
         LaunchState {
             job: start.job,
             name: spec.launch.clone(),
@@ -78,7 +86,7 @@ impl LaunchState {
             is_command,
             begins,
             machine: LaunchMachine::new(Traits { ranks, answers: !is_command, suspension }),
-            work: LaunchWork::new(is_command, ranks, before, left, Throttle::of(start.share)),
+            work: LaunchWork::new(ending, ranks, before, left, Throttle::of(start.share)),
             ready: 0,
             ranks,
             pids: Vec::new(),

@@ -101,10 +101,10 @@ impl ProcessLauncher {
         self.step(member, Input::Ready);
     }
 
-    /// Ends a program that has done its steps and does not know it: one of the user's, or that of a job of which steps were skipped.
+    /// Ends a program that has done its steps and goes on: one of the user's, or that of a job of which steps were skipped.
     fn end_what_is_done(&mut self, member: Member) {
         let Some(launch) = self.launches.get_mut(&member) else { return };
-        if launch.work.has_to_be_ended() && launch.work.has_done_all() {
+        if launch.work.has_to_be_ended() {
             self.step(member, Input::Stop { checkpoint: false });
         }
     }

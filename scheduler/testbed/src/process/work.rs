@@ -29,13 +29,25 @@ pub(super) const LOOK_AT_FIRST: Duration = Duration::from_millis(5);
 pub const WORK_LEFT: Nanos =
     Nanos(((TESTBED_AHEAD.as_nanos() * 3 / 2 - LOOK_EVERY.as_nanos() / 2) / 2) as u64);
 
+/// What ends a launch when its job has done its steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// A worker leaves after its last step.
+    Worker,
+    /// A program of the user's that obeys its grant is granted one more step. Before this step, the program may end by itself and
+    /// save its work. If it takes the step, it is ended from here.
+    OneMoreStep,
+    /// A program of the user's whose output shows its steps is ended from here when the last one is seen.
+    LastLine,
+}
+
 pub(super) struct LaunchWork {
-    is_command: bool,
+    ending: Ending,
     /// Steps that the job had done when it began.
     before: u64,
     /// Steps that are left to it. `None` for a command that runs until it ends.
     left: Option<u64>,
-    /// Steps that all ranks have done.
+    /// Steps that all ranks have done, with one more than are left after the last of a program.
     done: u64,
     /// Done by each rank. Those of a command are known when they are heard of.
     of_ranks: Vec<u64>,
@@ -65,15 +77,16 @@ pub(super) struct LaunchWork {
 
 impl LaunchWork {
     pub(super) fn new(
-        is_command: bool,
+        ending: Ending,
         ranks: usize,
         before: u64,
         left: Option<u64>,
         throttle: Option<Throttle>,
     ) -> LaunchWork {
+        let is_command = ending != Ending::Worker;
         let speakers = if is_command { 1 } else { ranks };
         LaunchWork {
-            is_command,
+            ending,
             before,
             left,
             done: 0,
@@ -98,18 +111,18 @@ impl LaunchWork {
 
     /// Steps that all ranks have done in this launch.
     pub(super) fn done(&self) -> u64 {
-        self.done
+        self.left.map_or(self.done, |left| self.done.min(left))
     }
 
     /// Steps of its job.
     pub(super) fn steps(&self) -> u64 {
         let done = self.parts.as_ref().map(|parts| parts.done(Nanos::monotonic_now()));
-        self.before + done.unwrap_or(self.done)
+        self.before + done.unwrap_or(self.done())
     }
 
     /// The steps of its job at the end of the program.
     pub(super) fn steps_at_end(&self) -> u64 {
-        self.before + self.parts.as_ref().map_or(self.done, Parts::count)
+        self.before + self.parts.as_ref().map_or(self.done(), Parts::count)
     }
 
     /// Steps that the launch had to do when it began, less those that were skipped. `None` for a command that runs until it ends.
@@ -204,7 +217,7 @@ impl LaunchWork {
         self.of_ranks[index] = self.of_ranks[index].max(steps);
         // A rank that is first heard of when others have told of steps takes back none of them.
         self.done = self.done.max(self.of_ranks.iter().copied().min().unwrap_or(0));
-        self.loss.complete(self.done);
+        self.loss.complete(self.done());
         if rank == 0 {
             self.pace.rested(steps);
         }
@@ -231,12 +244,22 @@ impl LaunchWork {
 
     fn granted(&mut self, steps: u64) -> u64 {
         self.granted_at = Nanos::monotonic_now();
-        self.left.filter(|_| self.has_to_be_ended()).map_or(steps, |left| steps.min(left))
+        self.last_grant().map_or(steps, |last| steps.min(last))
     }
 
-    /// Whether its program would take more steps than are left.
+    /// The steps after which the launch is granted no more, and is ended from here. `None` if it leaves by itself before.
+    fn last_grant(&self) -> Option<u64> {
+        let left = self.left?;
+        match self.ending {
+            Ending::OneMoreStep if !self.has_skipped => Some(left.saturating_add(1)),
+            Ending::Worker if !self.has_skipped => None,
+            Ending::OneMoreStep | Ending::Worker | Ending::LastLine => Some(left),
+        }
+    }
+
+    /// Whether its program has done its steps and would go on.
     pub(super) fn has_to_be_ended(&self) -> bool {
-        self.is_command || self.has_skipped
+        self.last_grant().is_some_and(|last| self.done >= last)
     }
 
     /// The interval between reads of its events while no other launch waits for its rest. A launch that skipped steps is ended from here
@@ -279,7 +302,7 @@ mod tests {
 
     /// The work of a command whose job had done `before` steps and has `left` more to do.
     fn work(before: u64, left: Option<u64>) -> LaunchWork {
-        LaunchWork::new(true, 1, before, left, None)
+        LaunchWork::new(Ending::OneMoreStep, 1, before, left, None)
     }
 
     const STEP: Nanos = Nanos(10_000_000);
@@ -340,6 +363,26 @@ mod tests {
     }
 
     #[test]
+    fn a_program_takes_no_step_beyond_the_one_that_it_may_end_before() {
+        for (ending, skipped, last) in
+            [(Ending::OneMoreStep, 0, 10), (Ending::OneMoreStep, 2, 7), (Ending::LastLine, 0, 9)]
+        {
+            let mut work = LaunchWork::new(ending, 1, 100, Some(9), None);
+            work.skip(skipped);
+            assert_eq!(work.grant_turn(50), last, "{ending:?}");
+            for index in 0..last {
+                assert!(!work.has_to_be_ended(), "{ending:?} after {index} steps");
+                work.count(0, &step(index));
+            }
+            assert!(work.has_to_be_ended() && work.has_done_all(), "{ending:?}");
+            assert_eq!((work.done(), work.steps_at_end()), (9 - skipped, 109), "{ending:?}");
+        }
+        let mut worker = LaunchWork::new(Ending::Worker, 1, 0, Some(9), None);
+        (0..9).for_each(|index| worker.count(0, &step(index)));
+        assert!(worker.has_done_all() && !worker.has_to_be_ended(), "it leaves by itself");
+    }
+
+    #[test]
     fn the_end_of_a_launch_that_skipped_steps_is_looked_for_more_often() {
         let mut work = work(0, Some(1_000));
         work.count(0, &step(0));
@@ -355,11 +398,11 @@ mod tests {
         #[test]
         fn grants_only_grow(
             left in prop::option::of(0..2_000_u64),
-            is_command in any::<bool>(),
+            ending in prop::sample::select(&[Ending::Worker, Ending::OneMoreStep, Ending::LastLine][..]),
             share in 0.05..1.0,
             choices in prop::collection::vec((0..6_u8, 1..50_u64), 1..100),
         ) {
-            let mut work = LaunchWork::new(is_command, 1, 7, left, None);
+            let mut work = LaunchWork::new(ending, 1, 7, left, None);
             let (mut granted, mut index) = (0, 0);
             for (choice, number) in choices {
                 let grant = match choice {
