@@ -238,7 +238,7 @@ impl Restarts<'_> {
         let checkpoint = self.run.checkpoint_path(&request.spec.launch);
         let folder = checkpoint.parent().unwrap_or(self.run.path());
         fs::create_dir_all(folder).map_err(|e| Trouble::Failed(format!("{}: {e}", folder.display())))?;
-        let ranks = request.spec.devices.len() as u32;
+        let ranks = request.spec.processes();
         let event_loop = EventLoop::new(self.rig, None, &self.limits.interrupt);
         let member = event_loop.rig.add(request);
         let (said, pid, is_over) = (Vec::new(), None, false);

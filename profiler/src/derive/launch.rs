@@ -392,7 +392,7 @@ impl LaunchRecord<'_> {
     }
 
     fn fill_from_host(&self, row: &mut Measurement, parts: &[(&str, Window)], windows: &[Window]) {
-        let ranks = self.spec.devices.len() as u32;
+        let ranks = self.spec.processes();
         let launches: BTreeSet<&str> = parts.iter().map(|(launch, _)| *launch).collect();
         let grown = |value: fn(&HostSample) -> Option<u64>| -> Option<u64> {
             let of_one = |launch: &&str| self.samples.grown(launch, ranks, value, &windows_of(parts, launch));
@@ -415,7 +415,7 @@ impl LaunchRecord<'_> {
             let windows = windows_of(parts, launch);
             let of_rank =
                 |rank| self.samples.grown_of_rank(launch, rank, |row| row.throttled_periods, &windows);
-            (0..self.spec.devices.len() as u32).filter_map(of_rank).max()
+            (0..self.spec.processes()).filter_map(of_rank).max()
         };
         launches.into_iter().filter_map(of_launch).max()
     }

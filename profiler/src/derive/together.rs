@@ -298,7 +298,7 @@ impl Together<'_> {
                 }
                 continue;
             }
-            let ranks = told.spec.devices.len() as u32;
+            let ranks = told.spec.processes();
             sum += self.samples.grown(&told.spec.launch, ranks, |row| row.cpu_ns, windows)?;
         }
         Some(sum)

@@ -49,6 +49,21 @@ impl Device {
     }
 }
 
+/// The device on which a process runs that is given all of these: all their cores, or the first GPU, because a process is bound to cores
+/// alone. `None` without a device.
+pub fn joint(devices: &[Device]) -> Option<Device> {
+    let mut cores = Vec::new();
+    for device in devices {
+        match device {
+            Device::Cpu(own) => cores.extend(own),
+            Device::Cuda(_) | Device::AllCores => return Some(device.clone()),
+        }
+    }
+    cores.sort_unstable();
+    cores.dedup();
+    (!cores.is_empty()).then_some(Device::Cpu(cores))
+}
+
 /// How ranks are divided among devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Division {

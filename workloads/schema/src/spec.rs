@@ -121,6 +121,18 @@ impl LaunchSpec {
             operators: None,
         }
     }
+
+    /// The number of processes that the harness starts: one for each device of a worker. A command is one process, which may start
+    /// others on its devices.
+    pub fn processes(&self) -> u32 {
+        if self.program.speaks() { self.devices.len() as u32 } else { 1 }
+    }
+
+    /// The part of a list with an entry for each device that belongs to a process that the harness starts.
+    pub fn of_process<'a, T>(&self, process: u32, of_devices: &'a [T]) -> &'a [T] {
+        let of_worker = || of_devices.get(process as usize..=process as usize);
+        if self.program.speaks() { of_worker().unwrap_or_default() } else { of_devices }
+    }
 }
 
 /// The program of a launch: a workload, a part of a workload that is measured by itself, or a user's

@@ -10,7 +10,7 @@ use std::{
 
 use record::run_dir::RunDir;
 use schema::{
-    device::Device,
+    device::{Device, joint},
     spec::{LaunchSpec, Program},
     wire::{TANDEM_CONTROL, TANDEM_EVENTS, TANDEM_OPERATORS, TANDEM_SPEC},
 };
@@ -65,9 +65,9 @@ pub(super) fn of_rank(
     stdin: Stdio,
 ) -> io::Result<RankCommand> {
     let launch = &spec.launch;
-    let device = spec.devices[rank as usize].clone();
+    let devices = spec.of_process(rank, &spec.devices);
     let mut environment: Vec<(&'static str, OsString)> =
-        visible(&device).map_err(io::Error::other)?.into_iter().collect();
+        visible(devices).map_err(io::Error::other)?.into_iter().collect();
     // The path is absolute, because a program may change its directory.
     let file = |path: &Path| absolute(path).map(OsString::from);
     let mut removed = removed_from_environment();
@@ -104,7 +104,7 @@ pub(super) fn of_rank(
         }
     }
     let (program, arguments) = programs.command(&spec.program, |word| surroundings.word(word));
-    let bound_to = spec.host_cores.get(rank as usize).cloned().unwrap_or(device);
+    let bound_to = joint(spec.of_process(rank, &spec.host_cores)).or(joint(devices));
     Ok(RankCommand {
         program,
         arguments,
@@ -112,7 +112,7 @@ pub(super) fn of_rank(
         environment,
         removed,
         cwd: surroundings.cwd,
-        device: bound_to,
+        device: bound_to.unwrap_or(Device::AllCores),
         stdin,
         link: (rank == 0).then(|| absolute(run.control_path(launch))).transpose()?,
         stdout: run.stdout_path(launch, rank),
@@ -129,9 +129,9 @@ pub(super) fn beside(run: &RunDir, spec: &LaunchSpec, beside: Beside, text: &str
     let surroundings = FilledSurroundings::for_launch(run, spec)?;
     words::check_shell(text, run.path())?;
     let filled = surroundings.word(text);
-    let device = spec.devices[0].clone();
+    let devices = spec.of_process(0, &spec.devices);
     let mut environment: Vec<(&'static str, OsString)> =
-        visible(&device).map_err(io::Error::other)?.into_iter().collect();
+        visible(devices).map_err(io::Error::other)?.into_iter().collect();
     environment.extend(spec.threads_named.then(|| threads(spec.threads)).into_iter().flatten());
     let log = |stream| run.beside_path(&spec.launch, beside.word(), stream);
     Ok(RankCommand {
@@ -141,7 +141,7 @@ pub(super) fn beside(run: &RunDir, spec: &LaunchSpec, beside: Beside, text: &str
         environment,
         removed: removed_from_environment().into_iter().chain(launchers::variables()).collect(),
         cwd: surroundings.cwd,
-        device: spec.host_cores.first().cloned().unwrap_or(device),
+        device: joint(spec.of_process(0, &spec.host_cores)).or(joint(devices)).unwrap_or(Device::AllCores),
         stdin: Stdio::null(),
         link: None,
         stdout: log("out"),
@@ -154,16 +154,20 @@ pub(super) fn beside(run: &RunDir, spec: &LaunchSpec, beside: Beside, text: &str
 /// # Errors
 /// The driver does not report the uuid of the device.
 pub(crate) fn environment(device: &Device, count: u32) -> Result<Vec<(&'static str, OsString)>, DeviceError> {
-    Ok(visible(device)?.into_iter().chain(threads(count)).collect())
+    Ok(visible(std::slice::from_ref(device))?.into_iter().chain(threads(count)).collect())
 }
 
-/// Makes this device, and no other, visible to CUDA. Otherwise a program would take the first device of CUDA, and its numbers
-/// would be recorded for the wrong device. If the driver does not report the device's uuid, nothing is started.
-fn visible(device: &Device) -> Result<Option<(&'static str, OsString)>, DeviceError> {
-    let Device::Cuda(index) = device else { return Ok(None) };
+/// Makes these devices, and no others, visible to CUDA. Otherwise a program would take the first device of CUDA, and its numbers
+/// would be recorded for the wrong device. If the driver does not report the uuid of a device, nothing is started.
+fn visible(devices: &[Device]) -> Result<Option<(&'static str, OsString)>, DeviceError> {
     // The uuid is used because an index has another meaning if the user makes only some devices visible, or if CUDA counts the
     // fastest first.
-    Ok(Some(("CUDA_VISIBLE_DEVICES", uuid(*index)?.into())))
+    let of_gpu = |device: &Device| match device {
+        Device::Cuda(index) => Some(uuid(*index)),
+        Device::Cpu(_) | Device::AllCores => None,
+    };
+    let uuids: Vec<String> = devices.iter().filter_map(of_gpu).collect::<Result<_, _>>()?;
+    Ok((!uuids.is_empty()).then(|| ("CUDA_VISIBLE_DEVICES", uuids.join(",").into())))
 }
 
 fn threads(count: u32) -> [(&'static str, OsString); 2] {

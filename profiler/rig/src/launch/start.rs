@@ -40,7 +40,6 @@ impl Launch {
         programs: &Programs,
         tell: &UnboundedSender<(usize, RankStatus)>,
     ) -> anyhow::Result<()> {
-        let count = self.spec.devices.len();
         let speaks = self.spec.program.speaks();
         // Once, and not with every repeat.
         if let (Program::Command(argv), 0, None) = (&self.spec.program, self.spec.block, &self.spec.seat)
@@ -60,8 +59,7 @@ impl Launch {
         if speaker == Speaker::Hook {
             hook::write(&self.run.hook_path(&launch))?;
         }
-        for index in 0..count {
-            let rank = index as u32;
+        for rank in 0..self.spec.processes() {
             let (mut stdin, mut commands) = (Stdio::null(), None);
             if let Some(input) = &self.spec.input {
                 stdin = File::open(input).with_context(|| format!("--input {}", input.display()))?.into();
@@ -89,7 +87,7 @@ impl Launch {
                 logs: [self.run.stdout_path(&launch, rank), self.run.stderr_path(&launch, rank)]
                     .map(Kept::new),
                 dying_since: None,
-                reports: follow(reports, index, tell.clone()),
+                reports: follow(reports, rank as usize, tell.clone()),
             });
         }
         Ok(())

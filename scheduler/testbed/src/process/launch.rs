@@ -67,7 +67,7 @@ impl LaunchState {
         left: Option<u64>,
     ) -> LaunchState {
         let is_command = !spec.program.speaks();
-        let ranks = spec.devices.len();
+        let ranks = spec.processes() as usize;
         let begins = match (is_command, left, &spec.steps_regex) {
             (true, None, _) => Begins::Started,
             (true, _, Some(_)) => Begins::Heard,
