@@ -3,6 +3,7 @@
 use anyhow::bail;
 use colocate::{groups, sharing};
 use jobs::{
+    catalog_programs,
     cells::{self, Grid, UsersProgram},
     plans::{CUDA_CONTEXT_BYTES, Effort, Estimates},
     workload_lookup,
@@ -39,7 +40,10 @@ pub struct GroupRequest<'a> {
 impl GroupRequest<'_> {
     /// The number of jobs and programs that were named. A set counts as all of its workloads.
     fn members(&self, catalog: &Catalog) -> anyhow::Result<usize> {
-        let of_job = |job: &Job| workload_lookup::workloads(catalog, &job.workload).map(|found| found.len());
+        let of_job = |job: &Job| match catalog.program(&job.workload) {
+            Some(_) => Ok(1),
+            None => workload_lookup::workloads(catalog, &job.workload).map(|found| found.len()),
+        };
         let of_jobs: usize = self.jobs.iter().map(of_job).sum::<anyhow::Result<_>>()?;
         Ok(of_jobs + self.programs.len())
     }
@@ -67,6 +71,7 @@ pub fn of(
         members
             .extend(add(&mut cells, vec![cells::command(program, &request.pool[0], request.surroundings)?]));
     }
+    catalog_programs::check(&cells, request.surroundings)?;
     let companies: Vec<Vec<usize>> = match &request.company {
         Company::All => vec![members],
         Company::Every(size) => {
@@ -136,7 +141,7 @@ fn apart(
             };
             free = rest;
             let on_devices = match &cell.command {
-                Some(argv) => {
+                Some(argv) if cell.plan.is_none() => {
                     let program = UsersProgram {
                         name: cell.workload.clone(),
                         argv: argv.clone(),
@@ -144,7 +149,7 @@ fn apart(
                     };
                     vec![cells::command(&program, &devices[0], request.surroundings)?]
                 }
-                None => of_job(catalog, &job(cell), devices, estimates)?,
+                _ => of_job(catalog, &job(cell), devices, estimates)?,
             };
             members.extend(add(&mut placed, on_devices));
         }

@@ -44,7 +44,7 @@ pub fn of_summaries(ranked: &[Ranked]) -> Table {
     let mut table = new(&header);
     for &Ranked { row, standing } in ranked {
         let mut cells = vec![
-            named(&row.job, row.command.as_deref()),
+            named(&row.job, row.command.as_deref().filter(|_| row.plan.is_none())),
             row.device.clone(),
             step_or_wall(row),
             half_width(row),
@@ -131,7 +131,7 @@ pub fn of_interference(rows: &[Interference]) -> Table {
                 Some((lo, hi)) => format!("{lo:.3} to {hi:.3}"),
             };
             table.add_row([
-                named(&row.job, row.command.as_deref()),
+                named(&row.job, row.command.as_deref().filter(|_| row.plan.is_none())),
                 row.device.clone(),
                 beside.join(" + "),
                 row.sharing.to_string(),

@@ -10,7 +10,7 @@ use jobs::plans::{self, memory::DeviceMemory};
 use model::{Answer, Basis, FittedModel, Placement, Setting, formula};
 use record::facts::Facts;
 use schema::{
-    catalog::Workload,
+    catalog::{CatalogProgram, Workload},
     plan::{Plan, Precision},
     units::{HumanBytes, Nanos},
 };
@@ -31,10 +31,11 @@ const HALF_WIDTH: f64 = 1.96;
 #[derive(Clone, Debug)]
 pub struct Search<'a> {
     pub model: &'a FittedModel,
-    pub workload: &'a Workload,
+    job: Subject<'a>,
     pub global_batch: u32,
     facts: Facts,
-    memory: RankMemory<'a>,
+    /// `None` for a program of the user's, whose memory is not estimated.
+    memory: Option<RankMemory<'a>>,
     kind: DeviceMemory,
     /// Whether a row is in bf16.
     knows_bf16: bool,
@@ -50,6 +51,22 @@ pub struct Search<'a> {
     pub rank_by: RankBy,
     /// How many of the best plans there are for each number of devices.
     pub top: usize,
+}
+
+/// What trains.
+#[derive(Clone, Copy, Debug)]
+enum Subject<'a> {
+    Workload(&'a Workload),
+    Program(&'a CatalogProgram),
+}
+
+impl Subject<'_> {
+    fn name(&self) -> &str {
+        match self {
+            Subject::Workload(workload) => &workload.name,
+            Subject::Program(program) => &program.name,
+        }
+    }
 }
 
 /// A plan, and what is predicted of it.
@@ -102,15 +119,38 @@ impl<'a> Search<'a> {
         workload: &'a Workload,
         global_batch: u32,
     ) -> Search<'a> {
+        let search = Search::of(model, file, fitted, Subject::Workload(workload), global_batch);
+        let memory = RankMemory::new(workload, fitted, search.kind).with_outcomes(file);
+        Search { memory: Some(memory), ..search }
+    }
+
+    /// A search among the plans of a program of the catalog that `file` has a model of.
+    pub fn of_program(
+        model: &'a FittedModel,
+        file: &ModelFile,
+        fitted: &'a FittedWorkload,
+        program: &'a CatalogProgram,
+        global_batch: u32,
+    ) -> Search<'a> {
+        Search::of(model, file, fitted, Subject::Program(program), global_batch)
+    }
+
+    fn of(
+        model: &'a FittedModel,
+        file: &ModelFile,
+        fitted: &'a FittedWorkload,
+        job: Subject<'a>,
+        global_batch: u32,
+    ) -> Search<'a> {
         let kind = if file.is_on_cores { DeviceMemory::Host } else { DeviceMemory::Own };
         let of_workload = model.fits(&fitted.workload);
         let is_bf16 = |row: &FittedRow| row.plan.precision == Precision::Bf16;
         Search {
             model,
-            workload,
+            job,
             global_batch,
             facts: fitted.facts,
-            memory: RankMemory::new(workload, fitted, kind).with_outcomes(file),
+            memory: None,
             kind,
             knows_bf16: fitted.rows.iter().any(is_bf16),
             formulas: of_workload.iter().map(|fit| (fit.formula, fit.values())).collect(),
@@ -122,21 +162,28 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The plans that the workload can run under on up to `devices`. Those in bf16 are left out if no row is: how fast the arithmetic of
+    /// The plans that the job can run under on up to `devices`. Those in bf16 are left out if no row is: how fast the arithmetic of
     /// a device is cannot be known without a measurement.
     pub fn plans(&self, devices: u32) -> Vec<Plan> {
-        let mut plans = plans::possible(self.workload, self.global_batch, devices, self.kind);
+        let mut plans = match self.job {
+            Subject::Workload(workload) => plans::possible(workload, self.global_batch, devices, self.kind),
+            Subject::Program(program) => plans::possible_of_program(program, self.global_batch, devices),
+        };
         plans.retain(|plan| self.knows_bf16 || plan.precision == Precision::Fp32);
         plans
     }
 
     /// The prediction for a plan that fits, on as many devices as it has ranks.
     pub fn choice(&self, plan: &Plan, cpus: Option<u16>) -> Option<Choice> {
-        let peak = self.memory.peak(plan, self.global_batch);
+        let peak = self.peak(plan);
         let setting = self.fits(peak).then(|| self.setting(plan, cpus)).flatten()?;
-        let answer = self.model.answer(&self.workload.name, &setting)?;
+        let answer = self.model.answer(self.job.name(), &setting)?;
         let score_s = score_s(self.rank_by, &answer);
         Some(Choice { plan: *plan, nodes: setting.placement.nodes, answer, score_s, peak })
+    }
+
+    fn peak(&self, plan: &Plan) -> Option<Peak> {
+        self.memory.as_ref()?.peak(plan, self.global_batch)
     }
 
     fn setting(&self, plan: &Plan, cpus: Option<u16>) -> Option<Setting> {
@@ -151,9 +198,9 @@ impl<'a> Search<'a> {
         let time = || {
             let setting = self.setting(plan, cpus)?;
             if self.measured.contains(plan) {
-                return Some(self.model.answer(&self.workload.name, &setting)?.step_s);
+                return Some(self.model.answer(self.job.name(), &setting)?.step_s);
             }
-            if !self.model.covers(&self.workload.name, &setting) {
+            if !self.model.covers(self.job.name(), &setting) {
                 return None;
             }
             let mut asked = self.formulas.iter();
@@ -266,12 +313,12 @@ impl<'a> Search<'a> {
     }
 
     fn no_plan(&self, plans: &[Plan], devices: u32, cpus: &[Option<u16>]) -> NoPlan {
-        let job = format!("{}@b{}", self.workload.name, self.global_batch);
+        let job = format!("{}@b{}", self.job.name(), self.global_batch);
         let unlimited = Search { capacity: Some(u64::MAX), ..self.clone() };
         let described = plans
             .iter()
             .filter(|plan| cpus.iter().any(|cpus| unlimited.choice(plan, *cpus).is_some()))
-            .filter_map(|plan| Some((self.memory.peak(plan, self.global_batch)?.at_most, *plan)));
+            .filter_map(|plan| Some((self.peak(plan)?.at_most, *plan)));
         match (described.min(), self.capacity) {
             (None, _) => NoPlan::Described { job, devices },
             (Some((needed, smallest)), Some(capacity)) if needed < u64::MAX => {
@@ -291,7 +338,7 @@ impl<'a> Search<'a> {
         curve: Option<Point>,
     ) -> Vec<BestPlan> {
         let empty = BestPlan {
-            workload: self.workload.name.clone(),
+            workload: self.job.name().to_owned(),
             global_batch: self.global_batch,
             devices: index as u32 + 1,
             cpus,

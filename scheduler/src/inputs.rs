@@ -23,7 +23,12 @@ use record::{
     rows::{self, RowError},
     run_dir::RunDir,
 };
-use schema::{catalog::Catalog, plan::Plan, units::Nanos};
+use schema::{
+    catalog::{Catalog, CatalogProgram},
+    job::Job,
+    plan::Plan,
+    units::Nanos,
+};
 
 /// The use of the jobs of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +121,7 @@ fn job(
 ) -> Result<JobRequest, RowError> {
     let refuse = |(column, message): (&str, String)| at.refuse(column, message);
     let (what, plan) = what(&row, catalog, purpose).map_err(refuse)?;
+    let users_program = users_program(&what, catalog);
     let devices = row.devices.or(plan.map(|plan| plan.ranks())).unwrap_or(1);
     if devices > most_devices && !row.elastic {
         let column = if row.devices.is_some() { "devices" } else { "job" };
@@ -136,8 +142,8 @@ fn job(
         step_ns: row.step_ns,
         name: row.name,
         shared: Arc::new(SharedRequest {
-            takes_no_checkpoint: takes_no_checkpoint(&what),
-            pausing: pausing(&what, steps_regex.is_some()),
+            takes_no_checkpoint: users_program,
+            pausing: pausing(users_program.is_some(), steps_regex.is_some()),
             what,
             plan,
             devices,
@@ -174,6 +180,9 @@ fn what(
             return Ok((Payload::Command(argv), None));
         }
     };
+    if let Some(program) = catalog.program(&job.workload) {
+        return of_program(program, job, row);
+    }
     let has_step_time = purpose == Purpose::Simulate && row.step_ns.is_some();
     let training = |global_batch| Payload::Training { workload: job.workload.clone(), global_batch };
     let workload = match catalog.get(&job.workload) {
@@ -186,10 +195,7 @@ fn what(
     };
     let global_batch = job.global_batch.unwrap_or(workload.global_batch);
     let plan = job.plan.unwrap_or(workload.plan);
-    if let Some(devices) = row.devices.filter(|devices| *devices != plan.ranks()) {
-        let takes = format!("{plan}, the plan of {}, takes {}", job.workload, plan.ranks());
-        return Err(("devices", format!("is {devices}, and {takes}; name a plan in job")));
-    }
+    check_devices(row, &job.workload, &plan)?;
     // A step time from elsewhere may be of a plan that our own worker does not support.
     match workload.refuses(&plan, global_batch).filter(|_| !has_step_time) {
         Some(reason) => Err(("job", reason)),
@@ -197,21 +203,53 @@ fn what(
     }
 }
 
-fn takes_no_checkpoint(what: &Payload) -> Option<&'static str> {
+/// The same for a program of the catalog. It takes no checkpoint, so that it keeps its plan.
+fn of_program(
+    program: &CatalogProgram,
+    job: &Job,
+    row: &TraceRow,
+) -> Result<(Payload, Option<Plan>), (&'static str, String)> {
+    let global_batch = job.global_batch.unwrap_or(program.batches[0]);
+    let plan = job.plan.unwrap_or(program.plan);
+    check_devices(row, &program.name, &plan)?;
+    if row.elastic {
+        let name = &program.name;
+        return Err((
+            "elastic",
+            format!("{name} is a program, which takes no checkpoint and keeps its plan; write false"),
+        ));
+    }
+    match program.refuses(&plan, global_batch) {
+        Some(reason) => Err(("job", reason)),
+        None => Ok((
+            Payload::Training { workload: program.name.clone(), global_batch: Some(global_batch) },
+            Some(plan),
+        )),
+    }
+}
+
+fn check_devices(row: &TraceRow, workload: &str, plan: &Plan) -> Result<(), (&'static str, String)> {
+    let Some(devices) = row.devices.filter(|devices| *devices != plan.ranks()) else { return Ok(()) };
+    let takes = format!("{plan}, the plan of {workload}, takes {}", plan.ranks());
+    Err(("devices", format!("is {devices}, and {takes}; name a plan in job")))
+}
+
+/// Who the job is where it is a program of the user's.
+fn users_program(what: &Payload, catalog: &Catalog) -> Option<&'static str> {
     match what {
         Payload::Command(_) => Some("it is a command"),
-        Payload::Training { .. } => None,
+        Payload::Training { workload, .. } => catalog.program(workload).map(|_| "it is a program"),
     }
 }
 
 /// The step hook holds a command. Without it, steps are found in output that the command has already written, and it is frozen.
-fn pausing(what: &Payload, has_steps_regex: bool) -> Pausing {
-    match what {
-        Payload::Training { .. } => Pausing::FreesMemory,
-        Payload::Command(_) if has_steps_regex => {
+fn pausing(is_users_program: bool, has_steps_regex: bool) -> Pausing {
+    match (is_users_program, has_steps_regex) {
+        (false, _) => Pausing::FreesMemory,
+        (true, true) => {
             Pausing::Freezes("its steps are found in its output, and nothing can hold it between two of them")
         }
-        Payload::Command(_) => Pausing::HoldsMemory,
+        (true, false) => Pausing::HoldsMemory,
     }
 }
 

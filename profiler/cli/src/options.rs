@@ -26,7 +26,7 @@ pub struct RunOptions {
     /// Folder with real data, instead of the seeded synthetic stream.
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// A file with additional workloads.
+    /// A file with additional workloads and programs.
     #[arg(long, value_name = "FILE")]
     pub catalog: Vec<PathBuf>,
     /// The time without a heartbeat after which a job is ended as hung [default: 2m; no limit where `profile` measures programs

@@ -15,6 +15,7 @@ use schema::{
 };
 
 use crate::{
+    catalog_programs,
     plans::{self, Effort, Estimates, Judgement},
     pool, surroundings, workload_lookup,
 };
@@ -50,69 +51,81 @@ pub fn alone(
     mut estimates: Option<&mut Estimates>,
 ) -> anyhow::Result<Vec<Cell>> {
     let mut cells = Vec::new();
-    for (job, workload) in each_workload(catalog, jobs)? {
+    for job in jobs {
         let pool = pool::of_job(job, pool)?;
-        // A user who names plans compares them, and needs the memory of each.
-        let named = job.plan.is_some() || !matches!(grid.plans, Plans::Default);
-        let effort = if named { Effort::Measure } else { grid.effort };
-        for global_batch in batches(workload, job, grid)? {
-            let (begin, mut left_out) = (cells.len(), None);
-            for (plan, unsupported) in plans_of(workload, job, grid, global_batch, &pool)? {
-                let ranks = plan.ranks() as usize;
-                let devices: Vec<Device> = pool.iter().take(ranks).cloned().collect();
-                let judgement = match &mut estimates {
-                    Some(estimates) if unsupported.is_none() => {
-                        estimates.judge(workload, global_batch, &plan, &devices, effort)
-                    }
-                    _ => Judgement::default(),
-                };
-                let fits = judgement.refusal.is_none();
-                let spelling = format!("{}@b{global_batch}@{plan}", workload.name);
-                let cell = Cell {
-                    name: format!("{spelling}@on={}", joined(&devices)),
-                    sharing: Sharing::Alone,
-                    job: spelling,
-                    workload: workload.name.clone(),
-                    command: None,
-                    all_reduce_bytes: None,
-                    global_batch: Some(global_batch),
-                    plan: Some(plan),
-                    devices,
-                    memory_estimate_bytes: judgement.memory_bytes,
-                    unsupported: unsupported.or(judgement.refusal),
-                };
-                if fits || !matches!(grid.plans, Plans::All) {
-                    cells.push(cell);
-                } else {
-                    left_out.get_or_insert(cell);
-                }
-            }
-            if let (Some(mut cell), true) = (left_out, cells.len() == begin) {
-                let list = format!("`profile list --plans {}@b{global_batch}`", workload.name);
-                let reason = cell.unsupported.unwrap_or_default();
-                cell.unsupported = Some(format!("{reason}, and no other plan fits either; see {list}"));
-                cells.push(cell);
-            }
+        if let Some(program) = catalog.program(&job.workload) {
+            cells.extend(catalog_programs::alone(program, job, grid, &pool)?);
+            continue;
+        }
+        for workload in workloads(catalog, job)? {
+            cells.extend(of_workload(workload, job, grid, &pool, estimates.as_deref_mut())?);
         }
     }
     Ok(cells)
 }
 
-/// Jobs with their workloads; a job that names a set has several.
-fn each_workload<'a>(catalog: &'a Catalog, jobs: &'a [Job]) -> anyhow::Result<Vec<(&'a Job, &'a Workload)>> {
-    let mut pairs = Vec::new();
-    for job in jobs {
-        if workload_lookup::is_set(&job.workload) && job.to_string() != job.workload {
-            bail!(
-                "job '{job}': a set takes neither batch, plan nor device; write {} and use --batch, --plan and --device",
-                job.workload
-            );
+fn of_workload(
+    workload: &Workload,
+    job: &Job,
+    grid: &Grid,
+    pool: &[Device],
+    mut estimates: Option<&mut Estimates>,
+) -> anyhow::Result<Vec<Cell>> {
+    let mut cells = Vec::new();
+    // A user who names plans compares them, and needs the memory of each.
+    let named = job.plan.is_some() || !matches!(grid.plans, Plans::Default);
+    let effort = if named { Effort::Measure } else { grid.effort };
+    for global_batch in batches(workload.global_batch, job, grid)? {
+        let (begin, mut left_out) = (cells.len(), None);
+        for (plan, unsupported) in plans_of(workload, job, grid, global_batch, pool)? {
+            let ranks = plan.ranks() as usize;
+            let devices: Vec<Device> = pool.iter().take(ranks).cloned().collect();
+            let judgement = match &mut estimates {
+                Some(estimates) if unsupported.is_none() => {
+                    estimates.judge(workload, global_batch, &plan, &devices, effort)
+                }
+                _ => Judgement::default(),
+            };
+            let fits = judgement.refusal.is_none();
+            let spelling = format!("{}@b{global_batch}@{plan}", workload.name);
+            let cell = Cell {
+                name: format!("{spelling}@on={}", joined(&devices)),
+                sharing: Sharing::Alone,
+                job: spelling,
+                workload: workload.name.clone(),
+                command: None,
+                all_reduce_bytes: None,
+                global_batch: Some(global_batch),
+                plan: Some(plan),
+                devices,
+                memory_estimate_bytes: judgement.memory_bytes,
+                unsupported: unsupported.or(judgement.refusal),
+            };
+            if fits || !matches!(grid.plans, Plans::All) {
+                cells.push(cell);
+            } else {
+                left_out.get_or_insert(cell);
+            }
         }
-        pairs.extend(
-            workload_lookup::workloads(catalog, &job.workload)?.into_iter().map(|workload| (job, workload)),
+        if let (Some(mut cell), true) = (left_out, cells.len() == begin) {
+            let list = format!("`profile list --plans {}@b{global_batch}`", workload.name);
+            let reason = cell.unsupported.unwrap_or_default();
+            cell.unsupported = Some(format!("{reason}, and no other plan fits either; see {list}"));
+            cells.push(cell);
+        }
+    }
+    Ok(cells)
+}
+
+/// The workload of a job, or the workloads of its set.
+fn workloads<'a>(catalog: &'a Catalog, job: &Job) -> anyhow::Result<Vec<&'a Workload>> {
+    if workload_lookup::is_set(&job.workload) && job.to_string() != job.workload {
+        bail!(
+            "job '{job}': a set takes neither batch, plan nor device; write {} and use --batch, --plan and --device",
+            job.workload
         );
     }
-    Ok(pairs)
+    workload_lookup::workloads(catalog, &job.workload)
 }
 
 /// A program of the user's with its arguments, typed as one argument. It is split as a shell splits it, but no shell runs it.
@@ -219,15 +232,15 @@ fn check_name(catalog: &Catalog, name: &str) -> anyhow::Result<()> {
         !name.starts_with("cmd-"),
         "--name {name}: names that begin with cmd- are made from commands; choose another"
     );
-    ensure!(catalog.get(name).is_none(), "--name {name} is the name of a workload; choose another");
+    let is_taken = catalog.get(name).is_some() || catalog.program(name).is_some();
+    ensure!(!is_taken, "--name {name} is the name of a workload; choose another");
     Ok(())
 }
 
 /// The only cell of a program of the user's, which runs in these surroundings.
 pub fn command(program: &UsersProgram, device: &Device, surroundings: &Surroundings) -> anyhow::Result<Cell> {
     let UsersProgram { name, argv, global_batch } = program;
-    let program = argv.first().context("expected a program after --")?;
-    ensure!(surroundings::has_program(surroundings, program), "{}", not_there(program, surroundings));
+    check_program(argv, surroundings)?;
     Ok(Cell {
         name: format!("{name}@on={device}"),
         sharing: Sharing::Alone,
@@ -241,6 +254,16 @@ pub fn command(program: &UsersProgram, device: &Device, surroundings: &Surroundi
         memory_estimate_bytes: None,
         unsupported: None,
     })
+}
+
+/// Checks that the program of a command is there.
+///
+/// # Errors
+/// There is no such program in these surroundings.
+pub(crate) fn check_program(argv: &[String], surroundings: &Surroundings) -> anyhow::Result<()> {
+    let program = argv.first().context("expected a program after --")?;
+    ensure!(surroundings::has_program(surroundings, program), "{}", not_there(program, surroundings));
+    Ok(())
 }
 
 /// Returns why a program cannot be started. It names the current folder, which is not on the PATH.
@@ -269,10 +292,11 @@ pub fn joined(devices: &[Device]) -> String {
     devices.iter().map(Device::to_string).collect::<Vec<_>>().join(",")
 }
 
-fn batches(workload: &Workload, job: &Job, grid: &Grid) -> anyhow::Result<Vec<u32>> {
+/// The batches of a job, of which `default` is the one for a job without.
+pub(crate) fn batches(default: u32, job: &Job, grid: &Grid) -> anyhow::Result<Vec<u32>> {
     match (job.global_batch, grid.batches.is_empty()) {
         (Some(batch), true) => Ok(vec![batch]),
-        (None, true) => Ok(vec![workload.global_batch]),
+        (None, true) => Ok(vec![default]),
         (None, false) => Ok(grid.batches.clone()),
         (Some(_), false) => bail!("job '{job}' names its batch, and so does --batch; remove one of them"),
     }
@@ -286,17 +310,24 @@ fn plans_of(
     pool: &[Device],
 ) -> anyhow::Result<Vec<(Plan, Option<String>)>> {
     let with_refusal = |plan| (plan, plans::refusal(workload, global_batch, &plan, pool));
-    match (job.plan, &grid.plans) {
-        (Some(plan), Plans::Default) => Ok(vec![with_refusal(plan)]),
-        (None, Plans::Default) => Ok(vec![with_refusal(workload.plan)]),
-        (None, Plans::Named(plans)) => Ok(plans.iter().copied().map(with_refusal).collect()),
-        (None, Plans::All) => Ok(plans::enumerate(workload, global_batch, pool)
+    refuse_two_plans(job, grid)?;
+    Ok(match (job.plan, &grid.plans) {
+        (Some(plan), _) => vec![with_refusal(plan)],
+        (None, Plans::Default) => vec![with_refusal(workload.plan)],
+        (None, Plans::Named(plans)) => plans.iter().copied().map(with_refusal).collect(),
+        (None, Plans::All) => plans::enumerate(workload, global_batch, pool)
             .into_iter()
             .filter(|candidate| candidate.refusal.is_none())
             .map(|candidate| (candidate.plan, None))
-            .collect()),
-        (Some(_), _) => bail!("job '{job}' names its plan, and so does --plan; remove one of them"),
-    }
+            .collect(),
+    })
+}
+
+/// Checks that a job that names its plan is not crossed with others.
+pub(crate) fn refuse_two_plans(job: &Job, grid: &Grid) -> anyhow::Result<()> {
+    let is_twice = job.plan.is_some() && !matches!(grid.plans, Plans::Default);
+    ensure!(!is_twice, "job '{job}' names its plan, and so does --plan; remove one of them");
+    Ok(())
 }
 
 /// Checks that no cell occurs twice, because its rows could not be told apart.

@@ -1,6 +1,7 @@
 //! What a command line or a trace asks for: which jobs, under which plans, on which devices, with an estimate of their memory; and
 //! the manifest of the run that is made of them.
 
+pub mod catalog_programs;
 pub mod cells;
 pub mod cores;
 pub mod folder;

@@ -8,7 +8,7 @@ mod possible;
 use std::collections::BTreeSet;
 
 use schema::{
-    catalog::Workload,
+    catalog::{CatalogProgram, Workload},
     device::Device,
     plan::{Axis, Plan, Precision},
 };
@@ -32,10 +32,16 @@ pub fn refusal(workload: &Workload, global_batch: u32, plan: &Plan, pool: &[Devi
     if let Some(reason) = workload.refuses(plan, global_batch) {
         return Some(reason);
     }
-    let (wanted, found) = (plan.ranks() as usize, pool.len());
+    let wanted = plan.ranks() as usize;
     if let Some(reason) = pool.iter().take(wanted).find_map(|device| workload.model.refuses_device(device)) {
         return Some(reason);
     }
+    too_few(plan, pool)
+}
+
+/// Returns why a plan has too few devices.
+fn too_few(plan: &Plan, pool: &[Device]) -> Option<String> {
+    let (wanted, found) = (plan.ranks() as usize, pool.len());
     (wanted > found)
         .then(|| format!("it needs {wanted} devices and the pool has {found}; name more with --device A,B"))
 }
@@ -61,22 +67,51 @@ pub fn enumerate(workload: &Workload, global_batch: u32, pool: &[Device]) -> Vec
         Candidate { plan, refusal: refusal.or_else(|| not_worth_it(&plan, pool)) }
     };
     let mut candidates = Vec::new();
-    for degrees in within(workload, pool.len()) {
+    for degrees in within(&workload.axes, pool.len()) {
         let plain = of_enumeration(degrees);
         let is_refused = plain.refusal.is_some();
         candidates.push(plain);
         if !is_refused {
-            candidates.extend(switched(workload, degrees).into_iter().map(of_enumeration));
+            candidates.extend(switched(&workload.axes, degrees).into_iter().map(of_enumeration));
         }
     }
     candidates.extend(beyond(workload, pool.len()).into_iter().map(of_enumeration));
     candidates
 }
 
+/// All plans of a user's program for a batch, in an order of degrees, each with its reason if it cannot run on this pool.
+pub fn of_program(program: &CatalogProgram, global_batch: u32, pool: &[Device]) -> Vec<Candidate> {
+    let plans = plans_within(&program.axes, pool.len());
+    plans.map(|plan| candidate_of_program(program, global_batch, plan, pool)).collect()
+}
+
+/// All plans on these axes that take at most so many devices.
+fn plans_within(axes: &[Axis], devices: usize) -> impl Iterator<Item = Plan> {
+    let degrees = within(axes, devices).into_iter();
+    degrees.flat_map(|plan| [vec![plan], switched(axes, plan)].concat())
+}
+
+/// The plans of a user's program for a batch that take at most so many devices.
+pub fn possible_of_program(program: &CatalogProgram, global_batch: u32, devices: u32) -> Vec<Plan> {
+    let all = plans_within(&program.axes, devices as usize);
+    all.filter(|plan| program.refuses(plan, global_batch).is_none()).collect()
+}
+
+/// A plan of a user's program that the user named.
+pub fn candidate_of_program(
+    program: &CatalogProgram,
+    global_batch: u32,
+    plan: Plan,
+    pool: &[Device],
+) -> Candidate {
+    let refusal = program.refuses(&plan, global_batch).or_else(|| too_few(&plan, pool));
+    Candidate { plan, refusal }
+}
+
 /// The degrees of plans that take at most `devices`, without gc, offload and bf16.
-fn within(workload: &Workload, devices: usize) -> Vec<Plan> {
-    let degrees = |axis| if workload.axes.contains(&axis) { &DEGREES[..] } else { &DEGREES[..1] };
-    let stages: &[u8] = if workload.axes.contains(&Axis::Zero) { &[0, 1, 2, 3] } else { &[0] };
+fn within(axes: &[Axis], devices: usize) -> Vec<Plan> {
+    let degrees = |axis| if axes.contains(&axis) { &DEGREES[..] } else { &DEGREES[..1] };
+    let stages: &[u8] = if axes.contains(&Axis::Zero) { &[0, 1, 2, 3] } else { &[0] };
     let mut plans = Vec::new();
     for &dp in degrees(Axis::Dp) {
         for &tp in degrees(Axis::Tp) {
@@ -94,9 +129,9 @@ fn within(workload: &Workload, devices: usize) -> Vec<Plan> {
     plans
 }
 
-/// The other plans with these degrees: every combination of gc, offload and bf16 that the workload's axes allow.
-fn switched(workload: &Workload, degrees: Plan) -> Vec<Plan> {
-    let switch = |axis| if workload.axes.contains(&axis) { &[false, true][..] } else { &[false][..] };
+/// The other plans with these degrees: every combination of gc, offload and bf16 that the axes allow.
+fn switched(axes: &[Axis], degrees: Plan) -> Vec<Plan> {
+    let switch = |axis| if axes.contains(&axis) { &[false, true][..] } else { &[false][..] };
     let mut plans = Vec::new();
     for &gc in switch(Axis::Gc) {
         for &offload in switch(Axis::Offload) {

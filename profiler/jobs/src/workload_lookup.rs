@@ -42,7 +42,13 @@ fn unknown(catalog: &Catalog, name: &str) -> String {
              or give it with --cmd"
         );
     }
-    let likely = catalog.iter().map(|w| w.name.as_str()).min_by_key(|known| strsim::levenshtein(known, name));
+    if catalog.program(name).is_some() {
+        return format!(
+            "'{name}' is a program of the catalog, and this takes workloads that Tandem trains itself; `profile list` shows them"
+        );
+    }
+    let names = catalog.iter().map(|w| w.name.as_str()).chain(catalog.programs().map(|p| p.name.as_str()));
+    let likely = names.min_by_key(|known| strsim::levenshtein(known, name));
     let hint = likely.map(|known| format!("did you mean '{known}'? ")).unwrap_or_default();
     format!("there is no workload '{name}'; {hint}`profile list` shows them all")
 }

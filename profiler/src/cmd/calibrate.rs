@@ -82,7 +82,7 @@ pub(super) struct Args {
     /// The time after which no measurement is started.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     budget: Option<Duration>,
-    /// A file with additional workloads.
+    /// A file with additional workloads and programs.
     #[arg(long, value_name = "FILE")]
     catalog: Vec<PathBuf>,
     /// Seed of the order of launches, the initial weights and the data.

@@ -12,7 +12,14 @@ use record::{
     rows::{self, PlanRow},
 };
 use rig::{Exit, output};
-use schema::{catalog::Catalog, device::Device, job::Job, spec::Collectives, units::HumanBytes};
+use schema::{
+    catalog::{Catalog, CatalogProgram, Definition},
+    device::Device,
+    job::Job,
+    plan::Plan,
+    spec::Collectives,
+    units::HumanBytes,
+};
 
 /// The seed of launches that measure memory, which does not depend on the seed.
 const ANY_SEED: u64 = 1;
@@ -43,7 +50,7 @@ pub(super) struct Args {
     /// With gloo, several ranks may share one device, and each then has a share of its memory.
     #[arg(long, value_name = "LIBRARY", requires = "plans")]
     collectives: Option<Collectives>,
-    /// A file with additional workloads.
+    /// A file with additional workloads and programs.
     #[arg(long, value_name = "FILE")]
     catalog: Vec<PathBuf>,
     /// Print rows as JSON.
@@ -65,11 +72,14 @@ fn list_workloads(catalog: &Catalog, pattern: &str, json: bool) -> anyhow::Resul
     } else {
         catalog.iter().filter(|workload| workload.name.contains(pattern)).collect()
     };
-    if found.is_empty() {
+    let programs: Vec<_> = catalog.programs().filter(|program| program.name.contains(pattern)).collect();
+    if found.is_empty() && programs.is_empty() {
         return Err(Exit::NothingMatched.because(format!("no workload has '{pattern}' in its name")));
     }
     if json {
-        output::print(rows::to_json(&found))?;
+        let of_programs = programs.into_iter().map(Definition::Program);
+        let all: Vec<_> = found.into_iter().map(Definition::Workload).chain(of_programs).collect();
+        output::print(rows::to_json(&all))?;
         return Ok(Exit::Ok);
     }
     let mut table = table::new(&["workload", "parameters", "batch", "GFLOP/sample", "sets", "about"]);
@@ -83,6 +93,16 @@ fn list_workloads(catalog: &Catalog, pattern: &str, json: bool) -> anyhow::Resul
             workload.about.clone(),
         ]);
     }
+    for program in programs {
+        table.add_row([
+            program.name.clone(),
+            or_dash(None::<u64>),
+            program.batches[0].to_string(),
+            or_dash(None::<f64>),
+            "program".into(),
+            if program.about.is_empty() { program.command.clone() } else { program.about.clone() },
+        ]);
+    }
     for words in [4, 5] {
         if let Some(column) = table.column_mut(words) {
             column.set_cell_alignment(comfy_table::CellAlignment::Left);
@@ -93,10 +113,13 @@ fn list_workloads(catalog: &Catalog, pattern: &str, json: bool) -> anyhow::Resul
 }
 
 fn list_plans(catalog: &Catalog, job: &Job, args: &Args) -> anyhow::Result<Exit> {
-    let workload = workload_lookup::workload(catalog, &job.workload)?;
     let shared = pool::of_jobs(std::slice::from_ref(job), &args.device, args.collectives)?;
     let pool = pool::of_job(job, &shared)?;
     pool::check_memory(args.memory, pool.iter())?;
+    if let Some(program) = catalog.program(&job.workload) {
+        return list_plans_of_program(program, job, &pool, args.json);
+    }
+    let workload = workload_lookup::workload(catalog, &job.workload)?;
     let global_batch = job.global_batch.unwrap_or(workload.global_batch);
     let settings =
         Settings { memory_bytes: args.memory.map(|HumanBytes(bytes)| bytes), ..Settings::default() };
@@ -105,25 +128,50 @@ fn list_plans(catalog: &Catalog, job: &Job, args: &Args) -> anyhow::Result<Exit>
         Some(plan) => vec![plans::candidate(workload, global_batch, plan, &pool)],
         None => plans::enumerate(workload, global_batch, &pool),
     };
-    let row = |Candidate { plan, refusal }| {
+    let judged = |Candidate { plan, refusal }| {
         let devices = &pool[..pool.len().min(plan.ranks() as usize)];
         let judgement = match refusal {
             None => estimates.judge(workload, global_batch, &plan, devices, Effort::Measure),
             Some(_) => Judgement { refusal, ..Judgement::default() },
         };
-        let divisor = plan.batch_divisor();
-        PlanRow {
-            plan,
-            devices: plan.ranks(),
-            micro_batch: global_batch.is_multiple_of(divisor).then(|| global_batch / divisor),
-            memory_bytes: judgement.memory_bytes,
-            capacity_bytes: judgement.capacity_bytes,
-            valid: judgement.refusal.is_none(),
-            reason: judgement.refusal,
-        }
+        row_of(plan, global_batch, judgement)
     };
-    let rows: Vec<PlanRow> = candidates.into_iter().map(row).collect();
-    if args.json {
+    print_plans(candidates.into_iter().map(judged).collect(), args.json)
+}
+
+/// The plans of a program, whose memory is not estimated.
+fn list_plans_of_program(
+    program: &CatalogProgram,
+    job: &Job,
+    pool: &[Device],
+    json: bool,
+) -> anyhow::Result<Exit> {
+    let global_batch = job.global_batch.unwrap_or(program.batches[0]);
+    let candidates = match job.plan {
+        Some(plan) => vec![plans::candidate_of_program(program, global_batch, plan, pool)],
+        None => plans::of_program(program, global_batch, pool),
+    };
+    let row = |Candidate { plan, refusal }| {
+        row_of(plan, global_batch, Judgement { refusal, ..Judgement::default() })
+    };
+    print_plans(candidates.into_iter().map(row).collect(), json)
+}
+
+fn row_of(plan: Plan, global_batch: u32, judgement: Judgement) -> PlanRow {
+    let divisor = plan.batch_divisor();
+    PlanRow {
+        plan,
+        devices: plan.ranks(),
+        micro_batch: global_batch.is_multiple_of(divisor).then(|| global_batch / divisor),
+        memory_bytes: judgement.memory_bytes,
+        capacity_bytes: judgement.capacity_bytes,
+        valid: judgement.refusal.is_none(),
+        reason: judgement.refusal,
+    }
+}
+
+fn print_plans(rows: Vec<PlanRow>, json: bool) -> anyhow::Result<Exit> {
+    if json {
         output::print(rows::to_json(&rows))?;
         return Ok(Exit::Ok);
     }

@@ -133,6 +133,27 @@ pub(super) struct ResumeOptions {
     pub(super) json: bool,
 }
 
+/// What the user asks a run for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    /// Jobs: workloads that Tandem trains itself, or programs of the catalog.
+    pub(super) jobs: bool,
+    pub(super) workloads: bool,
+    /// Programs of the user's, from the catalog or from the command line.
+    pub(super) programs: bool,
+}
+
+impl Asked {
+    pub(super) fn of(catalog: &Catalog, jobs: &[Job], has_commands: bool) -> Asked {
+        let is_program = |job: &Job| catalog.program(&job.workload).is_some();
+        Asked {
+            jobs: !jobs.is_empty(),
+            workloads: !jobs.iter().all(is_program),
+            programs: has_commands || jobs.iter().any(is_program),
+        }
+    }
+}
+
 /// A number that is an argument, and is above 0.
 pub(super) fn positive(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
@@ -152,21 +173,16 @@ fn positive_time(text: &str) -> Result<Duration, String> {
 
 impl MeasureOptions {
     /// Refuses options that apply to jobs or to programs only, if the run has none of these.
-    pub(super) fn check_use(
-        &self,
-        run: &RunOptions,
-        has_jobs: bool,
-        has_commands: bool,
-    ) -> anyhow::Result<()> {
+    pub(super) fn check_use(&self, run: &RunOptions, asked: Asked) -> anyhow::Result<()> {
         let of_jobs = [
             ("--memory", run.memory.is_some()),
             ("--data", run.data.is_some()),
             ("--offload-threads", self.offload_threads.is_some()),
             ("--collectives", self.collectives.is_some()),
-            ("--catalog", !run.catalog.is_empty()),
+            ("--catalog", !run.catalog.is_empty() && !asked.jobs),
         ];
         let option = of_jobs.into_iter().find_map(|(name, is_given)| is_given.then_some(name));
-        if let Some(option) = option.filter(|_| !has_jobs) {
+        if let Some(option) = option.filter(|_| !asked.workloads) {
             bail!("{option} applies to jobs only, and none is named; remove it");
         }
         let of_programs = [
@@ -180,7 +196,7 @@ impl MeasureOptions {
             ("--first-step-timeout", self.first_step_timeout.is_some()),
         ];
         let option = of_programs.into_iter().find_map(|(name, is_given)| is_given.then_some(name));
-        if let Some(option) = option.filter(|_| !has_commands) {
+        if let Some(option) = option.filter(|_| !asked.programs) {
             bail!("{option} applies to programs only; name one with --cmd, or after -- in `profile single`");
         }
         Ok(())

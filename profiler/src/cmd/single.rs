@@ -7,6 +7,7 @@ use std::{path::PathBuf, time::Duration};
 use anyhow::bail;
 use cli::{options::RunOptions, table};
 use jobs::{
+    catalog_programs,
     cells::{self, CommandLine, Grid, Plans},
     manifest::{self, RunRequest},
     plans::Estimates,
@@ -20,7 +21,7 @@ use rig::{Exit, output};
 use schema::{catalog::Catalog, footprint::Footprints, job::Job, plan::Plan, units::Nanos};
 
 use super::{
-    options::{MeasureOptions, ResumeOptions, positive},
+    options::{Asked, MeasureOptions, ResumeOptions, positive},
     runs,
 };
 use crate::{blocks, run_tables};
@@ -168,13 +169,14 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
     if !has_jobs {
         check_batch_of_programs(args)?;
     }
-    args.measure.check_use(&args.run, has_jobs, has_commands)?;
+    let asked = Asked::of(&catalog, &jobs, has_commands);
+    args.measure.check_use(&args.run, asked)?;
     args.measure.check_first_step_timeout(has_jobs || args.operators.is_some())?;
     let budget = args.resumable.budget.or(args.ci.map(|_| DEFAULT_BUDGET));
     let settings = Settings {
         ci_percent: args.ci,
         budget_s: budget.map(|budget| budget.as_secs_f64()),
-        surroundings: args.measure.surroundings(&args.run, &pool, has_commands)?,
+        surroundings: args.measure.surroundings(&args.run, &pool, asked.programs)?,
         operators: args.operators,
         ..args.measure.settings(&args.run, args.repeats, has_jobs)
     };
@@ -185,6 +187,7 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
     for program in cells::programs(&catalog, args.commands(), &args.measure.name, global_batch)? {
         cells.push(cells::command(&program, &pool[0], &surroundings)?);
     }
+    catalog_programs::check(&cells, &surroundings)?;
     cells::distinct(&cells)?;
     if let [only] = &cells[..]
         && let Some(reason) = &only.unsupported

@@ -170,7 +170,9 @@ pub(super) fn blank_of_spec(run: &RunDir, manifest: &Manifest, spec: &LaunchSpec
         Program::Training(t) => (t.workload.name.clone(), Some(t.global_batch), Some(t.plan)),
         Program::AllReduce(_) => (spec.job.clone(), None, None),
         Program::Command(_) => {
-            (spec.job.clone(), cell_of(manifest, spec).and_then(|cell| cell.global_batch), None)
+            let cell = cell_of(manifest, spec);
+            let workload = cell.map_or_else(|| spec.job.clone(), |cell| cell.workload.clone());
+            (workload, cell.and_then(|cell| cell.global_batch), cell.and_then(|cell| cell.plan))
         }
     };
     let command = match &spec.program {

@@ -2,6 +2,7 @@
 
 mod beside;
 mod bursts;
+mod catalog;
 mod endings;
 mod first_step;
 mod identity;

@@ -368,7 +368,7 @@ fn devices_of(manifest: &Manifest, devices: &str) -> Option<(u32, String)> {
 }
 
 /// Maps the names of programs in the rows of a run to names made from their commands. A trace has the commands alone, without the name
-/// and the batch that the user chose.
+/// and the batch that the user chose. A program of the catalog keeps its name, as it does in a trace.
 struct Programs<'a>(HashMap<&'a str, String>);
 
 impl<'a> Programs<'a> {
@@ -376,6 +376,7 @@ impl<'a> Programs<'a> {
         let cells = manifest.cells.iter();
         Programs(
             cells
+                .filter(|cell| cell.plan.is_none())
                 .filter_map(|cell| Some((&*cell.workload, command_name(cell.command.as_deref()?))))
                 .collect(),
         )

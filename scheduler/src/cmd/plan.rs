@@ -2,7 +2,7 @@
 
 use std::{ops::RangeInclusive, path::PathBuf};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use cli::table;
 use formats::{
     fitted::{BasisWord, ModelFile},
@@ -16,6 +16,7 @@ use schema::{
     catalog::Catalog,
     device::Device,
     job::Job,
+    plan::Plan,
     units::{HumanBytes, Nanos},
 };
 
@@ -91,23 +92,36 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let file = ModelFile::read(&args.model)?;
     let model = FittedModel::new(&file).with_context(|| args.model.display().to_string())?;
     let catalog = Catalog::open(&args.catalog)?;
-    let workload = workload_lookup::workload(&catalog, &args.job.workload)?;
-    let Some(fitted) = file.workloads.iter().find(|known| known.workload == workload.name) else {
-        let names: Vec<&str> = file.workloads.iter().map(|known| known.workload.as_str()).collect();
-        let message =
-            format!("{} has no '{}'; it has {}", args.model.display(), workload.name, names.join(", "));
-        return Err(Exit::NothingMatched.because(message));
+    let name = &args.job.workload;
+    let fitted = || {
+        file.workloads.iter().find(|known| known.workload == *name).ok_or_else(|| {
+            let names: Vec<&str> = file.workloads.iter().map(|known| known.workload.as_str()).collect();
+            let message = format!("{} has no '{name}'; it has {}", args.model.display(), names.join(", "));
+            Exit::NothingMatched.because(message)
+        })
+    };
+    let mut search = match catalog.program(name) {
+        Some(program) => {
+            let batch = args.job.global_batch.unwrap_or(program.batches[0]);
+            if let Some(reason) = program.refuses(&Plan::default(), batch) {
+                bail!("{reason}");
+            }
+            Search::of_program(&model, &file, fitted()?, program, batch)
+        }
+        None => {
+            let workload = workload_lookup::workload(&catalog, name)?;
+            let batch = args.job.global_batch.unwrap_or(workload.global_batch);
+            Search::new(&model, &file, fitted()?, workload, batch)
+        }
     };
     let mut cpus: Vec<Option<u16>> = args.cpus.iter().copied().map(Some).collect();
     cpus.sort_unstable();
     cpus.dedup();
     if cpus.is_empty() {
-        cpus.push(cpus_of(fitted));
+        cpus.push(cpus_of(fitted()?));
     }
-    let global_batch = args.job.global_batch.unwrap_or(workload.global_batch);
     let capacity = args.memory.map(|HumanBytes(bytes)| bytes).or_else(|| memory_here(&file.device_type));
     let capacity = capacity.or(file.memory_bytes());
-    let mut search = Search::new(&model, &file, fitted, workload, global_batch);
     search.per_node = args.per_node;
     search.capacity = capacity;
     (search.rank_by, search.top) = (args.rank, args.top as usize);

@@ -14,6 +14,7 @@ use cli::{
 use engine::job::{JobRequest, Payload};
 use formats::rows::{DrawnTotals, Outcome};
 use jobs::{
+    catalog_programs,
     cells::{self, UsersProgram},
     folder, machine,
     manifest::{self, RunRequest},
@@ -235,18 +236,17 @@ fn cell(
             (workload, global_batch.context("the catalog has a batch")?)
         }
         Payload::Command(argv) => {
-            if argv.iter().any(|word| rig::has_words(word)) {
-                bail!(
-                    "job '{}': only `profile` fills in {{launch}}, {{repeat}} and {{run}} in a command; write paths in place of them",
-                    asked.name
-                );
-            }
-            let takes_one = "a command is started as one process, and this one asks for more devices";
-            let unsupported = (asked.devices > 1).then(|| takes_one.to_owned());
+            check_words(asked, argv)?;
             let cell = cells::command(&UsersProgram::unnamed(argv), first, &Surroundings::default())?;
-            return Ok(Cell { name: asked.name.clone(), devices: Vec::new(), unsupported, ..cell });
+            return Ok(Cell { name: asked.name.clone(), devices: Vec::new(), ..cell });
         }
     };
+    if let Some(program) = catalog.program(workload) {
+        let plan = asked.plan.unwrap_or(program.plan);
+        check_words(asked, &program.arguments(global_batch, &plan))?;
+        let cell = catalog_programs::cell(program, global_batch, plan, pool)?;
+        return Ok(Cell { name: asked.name.clone(), devices: Vec::new(), ..cell });
+    }
     let workload = workload_lookup::workload(catalog, workload)?;
     let plan = asked.plan.unwrap_or(workload.plan);
     // An elastic job may run under another plan, so that this one is no reason to refuse it.
@@ -268,6 +268,17 @@ fn cell(
         memory_estimate_bytes: judged.memory_bytes,
         unsupported: refusal.or(judged.refusal.filter(|_| !asked.elastic)),
     })
+}
+
+/// Refuses words that are filled in for each launch of `profile`.
+fn check_words(asked: &JobRequest, argv: &[String]) -> anyhow::Result<()> {
+    if argv.iter().any(|word| rig::has_words(word)) {
+        bail!(
+            "job '{}': only `profile` fills in {{launch}}, {{repeat}} and {{run}} in a command; write paths in place of them",
+            asked.name
+        );
+    }
+    Ok(())
 }
 
 /// How much of a run was skipped, and why other steps were executed.

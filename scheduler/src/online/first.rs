@@ -150,7 +150,8 @@ impl RunInputs {
                 device: None,
             };
             let spelled = job.to_string();
-            if self.catalog.get(workload).is_some() && !jobs.contains(&spelled) {
+            let is_known = self.catalog.get(workload).is_some() || self.catalog.program(workload).is_some();
+            if is_known && !jobs.contains(&spelled) {
                 jobs.push(spelled);
             }
         }

@@ -1,6 +1,7 @@
 //! Tests of the program `sched` itself, without libtorch.
 
 mod believe;
+mod catalog_programs;
 mod draws;
 mod duration;
 mod endings;

@@ -98,7 +98,7 @@ fn only_what_can_be_held_and_stays_is_throttled() {
         .expect_err("the script ends first");
     let refused = |turn: usize| turns[turn].refused.iter().map(|it| it.why.as_str()).collect::<Vec<_>>();
     let output = "it cannot be throttled: its steps are found in its output";
-    let starting = "it is starting, and a command is throttled only while it runs";
+    let starting = "it is starting, and a program is throttled only while it runs";
     assert_eq!(refused(2), ["it has no devices", starting, output, "it has not arrived"]);
     assert_eq!(refused(4), [output, "it is stopping, and only what stays is throttled"]);
     assert_eq!(turns[4].actions, [stop(2), throttle(0, 0.5)]);

@@ -5,6 +5,7 @@
 
 mod model;
 mod problem;
+mod program;
 mod refusal;
 
 use std::{
@@ -21,11 +22,13 @@ use crate::{
     plan::{Axis, Plan},
 };
 pub use model::*;
+pub use program::{CatalogProgram, Words};
 
-/// All workloads known to a program, by name.
+/// All workloads known to a program, and the programs of the user's files, by name. No two of them have the same name.
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
     workloads: BTreeMap<String, Workload>,
+    programs: BTreeMap<String, CatalogProgram>,
 }
 
 /// One entry of the catalog.
@@ -106,6 +109,14 @@ impl Optimizer {
     }
 }
 
+/// What an entry of a catalog file defines.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub enum Definition<'a> {
+    Workload(&'a Workload),
+    Program(&'a CatalogProgram),
+}
+
 /// An invalid definition. Lines count from 1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}: line {line}: {message}")]
@@ -118,7 +129,10 @@ pub struct CatalogError {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CatalogFile {
+    #[serde(default)]
     workload: Vec<Spanned<Workload>>,
+    #[serde(default)]
+    program: Vec<Spanned<CatalogProgram>>,
 }
 
 impl Catalog {
@@ -152,6 +166,9 @@ impl Catalog {
         };
         let parsed: CatalogFile =
             toml::from_str(text).map_err(|e| error(e.span(), e.message().to_string()))?;
+        if parsed.workload.is_empty() && parsed.program.is_empty() {
+            return Err(error(None, "it defines neither a workload nor a program".into()));
+        }
         let mut added = BTreeMap::new();
         for spanned in parsed.workload {
             let span = spanned.span();
@@ -164,7 +181,27 @@ impl Catalog {
                 return Err(error(Some(span), format!("workload '{name}' is defined twice; rename one")));
             }
         }
+        let mut programs = BTreeMap::new();
+        for spanned in parsed.program {
+            let span = spanned.span();
+            let program = spanned.into_inner();
+            let name = program.name.clone();
+            let problem = program.problem().or_else(|| {
+                let is_workload = self.workloads.contains_key(&name) || added.contains_key(&name);
+                is_workload.then(|| format!("program '{name}' has the name of a workload; rename it"))
+            });
+            if let Some(problem) = problem {
+                return Err(error(Some(span), problem));
+            }
+            if self.programs.contains_key(&name) || programs.insert(name.clone(), program).is_some() {
+                return Err(error(Some(span), format!("program '{name}' is defined twice; rename one")));
+            }
+        }
+        if let Some((name, _)) = added.iter().find(|(name, _)| self.programs.contains_key(*name)) {
+            return Err(error(None, format!("workload '{name}' has the name of a program; rename one")));
+        }
         self.workloads.append(&mut added);
+        self.programs.append(&mut programs);
         Ok(())
     }
 
@@ -181,6 +218,15 @@ impl Catalog {
 
     pub fn get(&self, name: &str) -> Option<&Workload> {
         self.workloads.get(name)
+    }
+
+    pub fn program(&self, name: &str) -> Option<&CatalogProgram> {
+        self.programs.get(name)
+    }
+
+    /// All programs in alphabetical order.
+    pub fn programs(&self) -> impl Iterator<Item = &CatalogProgram> {
+        self.programs.values()
     }
 
     /// The workloads of a set in alphabetical order; empty for an unknown set.

@@ -28,7 +28,7 @@ pub fn possible(workload: &Workload, global_batch: u32, devices: u32, memory: De
                         let degrees = Plan { dp, tp, pp, zero, ga, ..Plan::default() };
                         if workload.refuses(&degrees, global_batch).is_none() {
                             plans.push(degrees);
-                            plans.extend(switched(workload, degrees));
+                            plans.extend(switched(&workload.axes, degrees));
                         }
                     }
                 }

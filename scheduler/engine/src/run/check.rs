@@ -52,10 +52,10 @@ impl Engine<'_> {
             }
             Action::Throttle { .. } => {
                 let asked = &self.asked[id.0 as usize];
-                match (self.placed(id)?.phase, &asked.what, asked.pausing) {
+                match (self.placed(id)?.phase, asked.takes_no_checkpoint, asked.pausing) {
                     (_, _, Pausing::Freezes(why)) => Err(format!("it cannot be throttled: {why}")),
-                    (Phase::Starting, Payload::Command(_), _) => {
-                        Err("it is starting, and a command is throttled only while it runs".into())
+                    (Phase::Starting, Some(_), _) => {
+                        Err("it is starting, and a program is throttled only while it runs".into())
                     }
                     (Phase::Starting | Phase::Running | Phase::Paused | Phase::Resuming, ..) => Ok(()),
                     (phase, ..) => Err(format!("it is {phase}, and only what stays is throttled")),

@@ -1,0 +1,105 @@
+//! The cells of programs that the catalog defines: batches by plans, each with its command.
+
+use anyhow::{Context as _, ensure};
+use record::manifest::Cell;
+use schema::{
+    catalog::{Catalog, CatalogProgram},
+    device::Device,
+    job::Job,
+    plan::Plan,
+    sharing::Sharing,
+    surroundings::Surroundings,
+};
+
+use crate::{
+    cells::{self, Grid, Plans, joined},
+    plans::{self, Candidate},
+};
+
+/// Whether one of these jobs is a program of the catalog.
+pub fn any(catalog: &Catalog, jobs: &[Job]) -> bool {
+    jobs.iter().any(|job| catalog.program(&job.workload).is_some())
+}
+
+/// Checks that the programs of these cells are there.
+///
+/// # Errors
+/// A program of the catalog is not there in these surroundings.
+pub fn check(cells: &[Cell], surroundings: &Surroundings) -> anyhow::Result<()> {
+    let of_catalog = cells.iter().filter(|cell| cell.plan.is_some() && cell.unsupported.is_none());
+    for (cell, argv) in of_catalog.filter_map(|cell| Some((cell, cell.command.as_ref()?))) {
+        cells::check_program(argv, surroundings).with_context(|| cell.job.clone())?;
+    }
+    Ok(())
+}
+
+/// The cells of a program over the grid, each alone on the first devices of the pool. A combination that cannot run is a cell with the
+/// reason; `Plans::All` leaves it out.
+///
+/// # Errors
+/// The job and the grid both name batches or plans, or no plan of a batch can run here.
+pub(crate) fn alone(
+    program: &CatalogProgram,
+    job: &Job,
+    grid: &Grid,
+    pool: &[Device],
+) -> anyhow::Result<Vec<Cell>> {
+    cells::refuse_two_plans(job, grid)?;
+    let mut found = Vec::new();
+    for global_batch in cells::batches(program.batches[0], job, grid)? {
+        let named = |plan: Plan| plans::candidate_of_program(program, global_batch, plan, pool);
+        let candidates: Vec<Candidate> = match (job.plan, &grid.plans) {
+            (Some(plan), _) => vec![named(plan)],
+            (None, Plans::Default) => vec![named(program.plan)],
+            (None, Plans::Named(plans)) => plans.iter().copied().map(named).collect(),
+            (None, Plans::All) => {
+                let all = plans::of_program(program, global_batch, pool);
+                let can_run: Vec<_> = all.into_iter().filter(|one| one.refusal.is_none()).collect();
+                let list = format!("`profile list --plans {}@b{global_batch}`", program.name);
+                ensure!(
+                    !can_run.is_empty(),
+                    "no plan of {}@b{global_batch} can run here; see {list}",
+                    program.name
+                );
+                can_run
+            }
+        };
+        found.extend(candidates.into_iter().map(|candidate| cell_of(program, global_batch, candidate, pool)));
+    }
+    Ok(found)
+}
+
+/// The cell of a program with this batch and plan, on the first devices of the pool.
+///
+/// # Errors
+/// The program is not there.
+pub fn cell(
+    program: &CatalogProgram,
+    global_batch: u32,
+    plan: Plan,
+    pool: &[Device],
+) -> anyhow::Result<Cell> {
+    let candidate = plans::candidate_of_program(program, global_batch, plan, pool);
+    let cell = cell_of(program, global_batch, candidate, pool);
+    check(std::slice::from_ref(&cell), &Surroundings::default())?;
+    Ok(cell)
+}
+
+fn cell_of(program: &CatalogProgram, global_batch: u32, of: Candidate, pool: &[Device]) -> Cell {
+    let Candidate { plan, refusal } = of;
+    let devices: Vec<Device> = pool.iter().take(plan.ranks() as usize).cloned().collect();
+    let spelling = format!("{}@b{global_batch}@{plan}", program.name);
+    Cell {
+        name: format!("{spelling}@on={}", joined(&devices)),
+        sharing: Sharing::Alone,
+        job: spelling,
+        workload: program.name.clone(),
+        command: Some(program.arguments(global_batch, &plan)),
+        all_reduce_bytes: None,
+        global_batch: Some(global_batch),
+        plan: Some(plan),
+        devices,
+        memory_estimate_bytes: None,
+        unsupported: refusal,
+    }
+}
