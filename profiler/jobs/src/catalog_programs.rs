@@ -3,23 +3,14 @@
 use anyhow::{Context as _, ensure};
 use record::manifest::Cell;
 use schema::{
-    catalog::{Catalog, CatalogProgram},
-    device::Device,
-    job::Job,
-    plan::Plan,
-    sharing::Sharing,
+    catalog::CatalogProgram, device::Device, job::Job, plan::Plan, sharing::Sharing,
     surroundings::Surroundings,
 };
 
 use crate::{
-    cells::{self, Grid, Plans, joined},
+    cells::{Grid, Plans, batches, check_program, joined, refuse_two_plans},
     plans::{self, Candidate},
 };
-
-/// Whether one of these jobs is a program of the catalog.
-pub fn any(catalog: &Catalog, jobs: &[Job]) -> bool {
-    jobs.iter().any(|job| catalog.program(&job.workload).is_some())
-}
 
 /// Checks that the programs of these cells are there.
 ///
@@ -28,7 +19,7 @@ pub fn any(catalog: &Catalog, jobs: &[Job]) -> bool {
 pub fn check(cells: &[Cell], surroundings: &Surroundings) -> anyhow::Result<()> {
     let of_catalog = cells.iter().filter(|cell| cell.plan.is_some() && cell.unsupported.is_none());
     for (cell, argv) in of_catalog.filter_map(|cell| Some((cell, cell.command.as_ref()?))) {
-        cells::check_program(argv, surroundings).with_context(|| cell.job.clone())?;
+        check_program(argv, surroundings).with_context(|| cell.job.clone())?;
     }
     Ok(())
 }
@@ -44,9 +35,9 @@ pub(crate) fn alone(
     grid: &Grid,
     pool: &[Device],
 ) -> anyhow::Result<Vec<Cell>> {
-    cells::refuse_two_plans(job, grid)?;
-    let mut found = Vec::new();
-    for global_batch in cells::batches(program.batches[0], job, grid)? {
+    refuse_two_plans(job, grid)?;
+    let mut cells = Vec::new();
+    for global_batch in batches(program.batches[0], job, grid)? {
         let named = |plan: Plan| plans::candidate_of_program(program, global_batch, plan, pool);
         let candidates: Vec<Candidate> = match (job.plan, &grid.plans) {
             (Some(plan), _) => vec![named(plan)],
@@ -64,9 +55,9 @@ pub(crate) fn alone(
                 can_run
             }
         };
-        found.extend(candidates.into_iter().map(|candidate| cell_of(program, global_batch, candidate, pool)));
+        cells.extend(candidates.into_iter().map(|candidate| cell_of(program, global_batch, candidate, pool)));
     }
-    Ok(found)
+    Ok(cells)
 }
 
 /// The cell of a program with this batch and plan, on the first devices of the pool.
@@ -85,8 +76,8 @@ pub fn cell(
     Ok(cell)
 }
 
-fn cell_of(program: &CatalogProgram, global_batch: u32, of: Candidate, pool: &[Device]) -> Cell {
-    let Candidate { plan, refusal } = of;
+fn cell_of(program: &CatalogProgram, global_batch: u32, candidate: Candidate, pool: &[Device]) -> Cell {
+    let Candidate { plan, refusal } = candidate;
     let devices: Vec<Device> = pool.iter().take(plan.ranks() as usize).cloned().collect();
     let spelling = format!("{}@b{global_batch}@{plan}", program.name);
     Cell {

@@ -14,7 +14,7 @@ use rig::{Exit, output};
 use schema::{catalog::Catalog, footprint::Footprints, job::Job, sharing::Sharing, units::Nanos};
 
 use super::{
-    options::{Asked, MeasureOptions, ResumeOptions},
+    options::{JobKinds, MeasureOptions, ResumeOptions},
     runs,
 };
 use crate::{
@@ -131,15 +131,15 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
     if !has_jobs && !has_commands {
         bail!("name two jobs, as in `profile colocate lstm vae`; `profile list` shows the workloads");
     }
-    let asked = Asked::of(&catalog, &args.jobs, has_commands);
-    args.measure.check_use(&args.run, asked)?;
+    let kinds = JobKinds::of(&catalog, &args.jobs, has_commands);
+    args.measure.check_use(&args.run, kinds)?;
     args.measure.check_first_step_timeout(has_jobs)?;
     if let Some(job) = args.jobs.iter().find(|job| args.apart && job.device.is_some()) {
         bail!("--apart chooses the device of each job, and job '{job}' names its own; remove one of them");
     }
     let modes = modes(args)?;
     let mut settings = args.measure.settings(&args.run, args.repeats, has_jobs);
-    settings.surroundings = args.measure.surroundings(&args.run, &pool, asked.programs)?;
+    settings.surroundings = args.measure.surroundings(&args.run, &pool, kinds.programs)?;
     settings.budget_s = args.resumable.budget.map(|budget| budget.as_secs_f64());
     let surroundings = settings.surroundings.clone().unwrap_or_default();
     let commands = args.measure.cmd.iter().map(|CommandLine(argv)| &argv[..]);

@@ -133,9 +133,9 @@ pub(super) struct ResumeOptions {
     pub(super) json: bool,
 }
 
-/// What the user asks a run for.
+/// The kinds of jobs and programs that the user names.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(super) struct JobKinds {
     /// Jobs: workloads that Tandem trains itself, or programs of the catalog.
     pub(super) jobs: bool,
     pub(super) workloads: bool,
@@ -143,10 +143,10 @@ pub(super) struct Asked {
     pub(super) programs: bool,
 }
 
-impl Asked {
-    pub(super) fn of(catalog: &Catalog, jobs: &[Job], has_commands: bool) -> Asked {
+impl JobKinds {
+    pub(super) fn of(catalog: &Catalog, jobs: &[Job], has_commands: bool) -> JobKinds {
         let is_program = |job: &Job| catalog.program(&job.workload).is_some();
-        Asked {
+        JobKinds {
             jobs: !jobs.is_empty(),
             workloads: !jobs.iter().all(is_program),
             programs: has_commands || jobs.iter().any(is_program),
@@ -173,16 +173,19 @@ fn positive_time(text: &str) -> Result<Duration, String> {
 
 impl MeasureOptions {
     /// Refuses options that apply to jobs or to programs only, if the run has none of these.
-    pub(super) fn check_use(&self, run: &RunOptions, asked: Asked) -> anyhow::Result<()> {
+    pub(super) fn check_use(&self, run: &RunOptions, kinds: JobKinds) -> anyhow::Result<()> {
         let of_jobs = [
             ("--memory", run.memory.is_some()),
             ("--data", run.data.is_some()),
             ("--offload-threads", self.offload_threads.is_some()),
             ("--collectives", self.collectives.is_some()),
-            ("--catalog", !run.catalog.is_empty() && !asked.jobs),
+            ("--catalog", !run.catalog.is_empty() && !kinds.jobs),
         ];
         let option = of_jobs.into_iter().find_map(|(name, is_given)| is_given.then_some(name));
-        if let Some(option) = option.filter(|_| !asked.workloads) {
+        if let Some(option) = option.filter(|_| !kinds.workloads) {
+            if kinds.jobs {
+                bail!("{option} does not apply to programs, and no other job is named; remove it");
+            }
             bail!("{option} applies to jobs only, and none is named; remove it");
         }
         let of_programs = [
@@ -196,7 +199,7 @@ impl MeasureOptions {
             ("--first-step-timeout", self.first_step_timeout.is_some()),
         ];
         let option = of_programs.into_iter().find_map(|(name, is_given)| is_given.then_some(name));
-        if let Some(option) = option.filter(|_| !asked.programs) {
+        if let Some(option) = option.filter(|_| !kinds.programs) {
             bail!("{option} applies to programs only; name one with --cmd, or after -- in `profile single`");
         }
         Ok(())

@@ -21,7 +21,7 @@ use rig::{Exit, output};
 use schema::{catalog::Catalog, footprint::Footprints, job::Job, plan::Plan, units::Nanos};
 
 use super::{
-    options::{Asked, MeasureOptions, ResumeOptions, positive},
+    options::{JobKinds, MeasureOptions, ResumeOptions, positive},
     runs,
 };
 use crate::{blocks, run_tables};
@@ -169,14 +169,14 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
     if !has_jobs {
         check_batch_of_programs(args)?;
     }
-    let asked = Asked::of(&catalog, &jobs, has_commands);
-    args.measure.check_use(&args.run, asked)?;
+    let kinds = JobKinds::of(&catalog, &jobs, has_commands);
+    args.measure.check_use(&args.run, kinds)?;
     args.measure.check_first_step_timeout(has_jobs || args.operators.is_some())?;
     let budget = args.resumable.budget.or(args.ci.map(|_| DEFAULT_BUDGET));
     let settings = Settings {
         ci_percent: args.ci,
         budget_s: budget.map(|budget| budget.as_secs_f64()),
-        surroundings: args.measure.surroundings(&args.run, &pool, asked.programs)?,
+        surroundings: args.measure.surroundings(&args.run, &pool, kinds.programs)?,
         operators: args.operators,
         ..args.measure.settings(&args.run, args.repeats, has_jobs)
     };

@@ -116,8 +116,11 @@ fn what_a_definition_does_not_allow_is_refused_before_anything_starts() {
         ("mine --catalog absent.toml", "there is no program 'no-such-program'"),
         ("mine --catalog wrong.toml", "wrong.toml: line 1: program 'mine': command: nothing fills {lr}"),
         ("mine --catalog mine.toml --catalog mine.toml", "program 'mine' is defined twice"),
-        ("mine --catalog mine.toml --memory 1GiB", "--memory applies to jobs only"),
-        ("mine --catalog mine.toml --data .", "--data applies to jobs only"),
+        (
+            "mine --catalog mine.toml --memory 1GiB",
+            "--memory does not apply to programs, and no other job is named",
+        ),
+        ("mine --catalog mine.toml --data .", "--data does not apply to programs"),
         ("min --catalog mine.toml", "did you mean 'mine'?"),
         ("lstm --name mine --cmd true --catalog mine.toml", "--name mine is the name of a workload"),
     ] {

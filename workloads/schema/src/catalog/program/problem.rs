@@ -1,0 +1,185 @@
+//! Errors of a program's definition, found before anything starts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    CatalogProgram, Words, degree,
+    placeholders::{OF_LAUNCH, number, placeholders},
+};
+use crate::plan::{Axis, Plan, Precision};
+
+/// The plan that uses an axis least, for comparison with a plan without the axis.
+const LEAST: [(Axis, &str, &str); 8] = [
+    (Axis::Dp, "dp1", "dp2"),
+    (Axis::Tp, "dp1", "tp2"),
+    (Axis::Pp, "dp1", "pp2"),
+    (Axis::Zero, "dp2", "dp2-zero1"),
+    (Axis::Ga, "dp1", "ga2"),
+    (Axis::Gc, "dp1", "gc"),
+    (Axis::Offload, "dp1", "offload"),
+    (Axis::Bf16, "dp1", "bf16"),
+];
+
+impl CatalogProgram {
+    /// The first semantic error of the definition, with the name of the program.
+    pub(in crate::catalog) fn problem(&self) -> Option<String> {
+        let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        if self.name.is_empty() || !self.name.chars().all(legal) || self.name.starts_with("cmd-") {
+            return Some(format!(
+                "program name '{}': use a-z, 0-9 and '-', and begin with another word than cmd-",
+                self.name
+            ));
+        }
+        self.problem_of_texts()
+            .or_else(|| self.problem_of_batches())
+            .or_else(|| {
+                self.refuses(&self.plan, self.batches[0])
+                    .map(|why| format!("its plan '{}' is impossible: {why}", self.plan))
+            })
+            .or_else(|| self.problem_of_axes())
+            .or_else(|| self.problem_of_degrees())
+            .or_else(|| self.problem_of_plans())
+            .map(|problem| format!("program '{}': {problem}", self.name))
+    }
+
+    fn problem_of_texts(&self) -> Option<String> {
+        let of_axis = |(axis, words): (&Axis, &Words)| {
+            let texts = match words {
+                Words::On(on) => vec![on.clone()],
+                Words::OffOn(both) => both.to_vec(),
+            };
+            texts.into_iter().map(move |text| (format!("words.{axis}"), text)).collect::<Vec<_>>()
+        };
+        let command = ("command".to_owned(), self.command.clone());
+        for (key, text) in std::iter::once(command).chain(self.words.iter().flat_map(of_axis)) {
+            let Some(words) = shlex::split(&text) else {
+                return Some(format!("{key}: a quote is not closed, or a backslash is at the end"));
+            };
+            if words.is_empty() && key == "command" {
+                return Some("command: expected a program".into());
+            }
+            let is_known = |name: &str| {
+                OF_LAUNCH.contains(&name)
+                    || number(name, 1, &Plan::default()).is_some()
+                    || (key == "command" && name == "words")
+            };
+            if let Some(unknown) =
+                words.iter().flat_map(|word| placeholders(word)).find(|name| !is_known(name))
+            {
+                return Some(format!(
+                    "{key}: nothing fills {{{unknown}}}; placeholders are {{ranks}} {{batch}} {{micro_batch}} {{dp}} {{tp}} \
+                     {{pp}} {{ga}} {{zero}} {{launch}} {{repeat}} {{run}} and, in the command, {{words}}; write {{{{{unknown}}}}} for \
+                     the text itself"
+                ));
+            }
+        }
+        None
+    }
+
+    fn problem_of_batches(&self) -> Option<String> {
+        if self.batches.is_empty() || self.batches.contains(&0) {
+            return Some("batches: name one or more, from 1 on".into());
+        }
+        let mut seen = BTreeSet::new();
+        let twice = self.batches.iter().find(|batch| !seen.insert(**batch))?;
+        Some(format!("batches: {twice} is named twice"))
+    }
+
+    /// Each axis changes the command, and words belong to an axis that plans have.
+    fn problem_of_axes(&self) -> Option<String> {
+        let mut seen = BTreeSet::new();
+        if let Some(twice) = self.axes.iter().find(|axis| !seen.insert(**axis)) {
+            return Some(format!("axes: {twice} is named twice"));
+        }
+        if let Some(axis) = self.words.keys().find(|axis| !self.axes.contains(axis)) {
+            return Some(format!(
+                "words.{axis}: the axes have no {axis}; add it to axes, or remove its words"
+            ));
+        }
+        if self.axes.contains(&Axis::Zero) && !self.axes.contains(&Axis::Dp) {
+            return Some("axes: zero divides state among data-parallel ranks; add dp".into());
+        }
+        // A number of samples that all these plans can cut.
+        let batch = 64;
+        for (axis, without, with) in LEAST {
+            let [without, with]: [Plan; 2] =
+                [without, with].map(|plan| plan.parse().expect("a canonical plan"));
+            if self.axes.contains(&axis) && self.arguments(batch, &without) == self.arguments(batch, &with) {
+                return Some(format!("axes: {axis} does not change the command; {}", remedy(axis)));
+            }
+        }
+        let names = |name: &str| {
+            let mut texts = vec![&self.command];
+            for words in self.words.values() {
+                match words {
+                    Words::On(on) => texts.push(on),
+                    Words::OffOn(both) => texts.extend(both),
+                }
+            }
+            texts.into_iter().any(|text| placeholders(text).any(|found| found == name))
+        };
+        let with_ranks = [Axis::Dp, Axis::Tp, Axis::Pp].into_iter().filter(|axis| self.axes.contains(axis));
+        let lacking = with_ranks.into_iter().find(|axis| !names("ranks") && !names(&axis.to_string()))?;
+        Some(format!(
+            "axes: {lacking} has several ranks, and the command does not have their number; {}",
+            remedy(lacking)
+        ))
+    }
+
+    fn problem_of_degrees(&self) -> Option<String> {
+        let (axis, most) = self.most.iter().find(|(axis, most)| {
+            let least = degree(&Plan::default(), **axis).map(|one| one + 1);
+            !self.axes.contains(*axis) || least.is_none_or(|least| **most < least)
+        })?;
+        Some(match degree(&Plan::default(), *axis) {
+            _ if !self.axes.contains(axis) => {
+                format!("most.{axis}: the axes have no {axis}; add it to axes, or remove it here")
+            }
+            None => format!("most.{axis}: {axis} has no degrees; remove it here"),
+            Some(one) => format!("most.{axis}: {most} leaves no plan with {axis}; use {} or more", one + 1),
+        })
+    }
+
+    /// No two plans have the same command.
+    fn problem_of_plans(&self) -> Option<String> {
+        let mut seen: BTreeMap<Vec<String>, Plan> = BTreeMap::new();
+        for plan in small_plans(&self.axes) {
+            let other = seen.insert(self.arguments(64, &plan), plan);
+            if let Some(other) = other {
+                return Some(format!(
+                    "plans {other} and {plan} have the same command; name what differs in the command or in words"
+                ));
+            }
+        }
+        None
+    }
+}
+
+fn remedy(axis: Axis) -> String {
+    match axis {
+        Axis::Dp | Axis::Tp | Axis::Pp => format!("write {{ranks}} or {{{axis}}} in it, or in words.{axis}"),
+        Axis::Ga | Axis::Zero => format!("write {{{axis}}} in it, or give words.{axis}"),
+        Axis::Gc | Axis::Offload | Axis::Bf16 => format!("give words.{axis}"),
+    }
+}
+
+/// All plans of degrees up to 2 on these axes.
+fn small_plans(axes: &[Axis]) -> Vec<Plan> {
+    let mut plans = vec![Plan::default()];
+    for axis in axes {
+        let with = plans.clone().into_iter().map(|plan| match axis {
+            Axis::Dp => Plan { dp: 2, ..plan },
+            Axis::Tp => Plan { tp: 2, ..plan },
+            Axis::Pp => Plan { pp: 2, ..plan },
+            Axis::Zero => Plan { zero: 1, ..plan },
+            Axis::Ga => Plan { ga: 2, ..plan },
+            Axis::Gc => Plan { gc: true, ..plan },
+            Axis::Offload => Plan { offload: true, ..plan },
+            Axis::Bf16 => Plan { precision: Precision::Bf16, ..plan },
+        });
+        plans.extend(with.collect::<Vec<_>>());
+    }
+    // What cannot be combined, such as zero with tp, does not parse.
+    plans.retain(|plan| plan.to_string().parse::<Plan>().is_ok());
+    plans
+}
