@@ -215,6 +215,7 @@ impl Journal {
             refused: Vec::new(),
             wake_at_ns: None,
             reason: "first in the queue".into(),
+            explain: Default::default(),
             view_hash: "0123456789abcdef".into(),
         };
         self.writer.write(&turn).expect("the folder is writable");

@@ -154,6 +154,7 @@ pub(crate) fn turns(of: Vec<(u64, Vec<ClusterEvent>, Vec<Action>)>) -> Vec<Turn>
         refused: vec![],
         wake_at_ns: None,
         reason: String::new(),
+        explain: Default::default(),
         view_hash: String::new(),
     };
     (0..).zip(of).map(turn).collect()

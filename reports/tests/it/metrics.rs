@@ -66,6 +66,7 @@ impl Testbed {
             refused: Vec::new(),
             wake_at_ns: None,
             reason: String::new(),
+            explain: Default::default(),
             view_hash: "0".into(),
         };
         self.turns.write(&turn).expect("the folder is writable");

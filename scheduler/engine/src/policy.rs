@@ -1,5 +1,7 @@
 //! The trait of a policy, and its decisions.
 
+use std::collections::BTreeMap;
+
 use schema::units::Nanos;
 
 use crate::{
@@ -17,6 +19,12 @@ pub trait Policy {
     /// has nothing to say beyond its reasons.
     fn explain(&self, _view: &View<'_>, _job: JobId) -> String {
         String::new()
+    }
+
+    /// Returns, once, what the last decision says of single jobs, for the journal. Only a policy that is another program says it there,
+    /// because it is not asked again. All others explain a job from their state.
+    fn explanations(&mut self) -> BTreeMap<JobId, String> {
+        BTreeMap::new()
     }
 
     /// Returns, once, the error for which the policy can no longer decide. The engine calls this after each decision, and an error

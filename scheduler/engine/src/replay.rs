@@ -105,21 +105,19 @@ impl Cluster for Replay<'_> {
     }
 }
 
-/// Compares each turn with the recorded one. Reasons are words for readers, which may differ between versions, and are not compared.
+/// Compares each turn with the recorded one. Reasons and explanations are words for readers, which may differ between versions, and are
+/// not compared.
 struct Comparison<'a> {
     turns: &'a [Turn],
 }
 
 impl Journal for Comparison<'_> {
     fn record(&mut self, turn: Turn, _view: &View<'_>) -> anyhow::Result<()> {
-        match self.turns.get(turn.turn as usize) {
-            Some(recorded) if *recorded == (Turn { reason: recorded.reason.clone(), ..turn.clone() }) => {
-                Ok(())
-            }
-            Some(recorded) => {
-                Err(Difference { recorded: Box::new(recorded.clone()), decided: Box::new(turn) }.into())
-            }
-            None => Ok(()),
+        let Some(recorded) = self.turns.get(turn.turn as usize) else { return Ok(()) };
+        let (reason, explain) = (recorded.reason.clone(), recorded.explain.clone());
+        if *recorded == (Turn { reason, explain, ..turn.clone() }) {
+            return Ok(());
         }
+        Err(Difference { recorded: Box::new(recorded.clone()), decided: Box::new(turn) }.into())
     }
 }

@@ -209,7 +209,7 @@ impl<'a> Engine<'a> {
                 return Err(failure.into());
             }
             let turn = self.act(events, decision, cluster)?;
-            journal.record(turn, &self.view())?;
+            journal.record(Turn { explain: policy.explanations(), ..turn }, &self.view())?;
         }
         Ok(())
     }
@@ -348,6 +348,7 @@ impl<'a> Engine<'a> {
             refused,
             wake_at_ns: wake_at,
             reason,
+            explain: BTreeMap::new(),
             view_hash,
         })
     }

@@ -7,6 +7,8 @@ mod one_or_several;
 mod share;
 mod words;
 
+use std::collections::BTreeMap;
+
 use record::rows::ErrorKind;
 use schema::{plan::Plan, units::Nanos};
 use serde::{Deserialize, Serialize};
@@ -43,6 +45,9 @@ pub struct Turn {
     pub wake_at_ns: Option<Nanos>,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
+    /// What the policy says of single jobs in this turn, if it says it for the journal. Earlier versions had no such field.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub explain: BTreeMap<JobId, String>,
     /// The [`Chain`] over all events and actions before the actions of this turn. Two runs with the same
     /// hash have shown their policies the same.
     pub view_hash: String,

@@ -314,6 +314,7 @@ mod tests {
             refused: vec![],
             wake_at_ns: None,
             reason: String::new(),
+            explain: BTreeMap::new(),
             view_hash: String::new(),
         };
         Recorded::new(&turns.into_iter().map(turn).collect::<Vec<_>>())

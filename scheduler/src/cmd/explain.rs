@@ -20,8 +20,8 @@ use crate::{online, policy};
 /// Say why a job waits, or runs where it does.
 ///
 /// The decisions of the run are made again up to a turn, as `sched replay` does. Then the state of the job is printed, what the
-/// policy says of it, and the turns that changed it, each with the reason of the policy. No job is started; a policy that is a
-/// program is, and explains nothing beyond its reasons.
+/// policy says of it, and the turns that changed it, each with the reason of the policy. No job is started. A policy that is a
+/// program is started. What it says of a job is what it said last in the recorded run.
 ///
 /// Example: `sched explain runs/sim/srtf job-3`
 ///
@@ -61,7 +61,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let view = engine.view();
     let at = turns.last().map(|turn| turn.at_ns).unwrap_or_default();
     output::print(format_args!("after turn {turn}, at {at}: {} {}", args.job, state(&view, job, at)))?;
-    let says = if has_arrived(turns, job) { policy.explain(&view, job) } else { String::new() };
+    let mut says = if has_arrived(turns, job) { policy.explain(&view, job) } else { String::new() };
+    if says.is_empty() {
+        says = recorded_explanation(turns, job);
+    }
     if !says.is_empty() {
         output::print(format_args!("{name}: {says}"))?;
     }
@@ -74,6 +77,17 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
 fn has_arrived(turns: &[Turn], job: JobId) -> bool {
     let arrives = |turn: &Turn| turn.events.contains(&ClusterEvent::Arrived { job });
     turns.iter().any(arrives)
+}
+
+/// What a policy said last of a job for the journal, with the turn if that is not the last one. Empty if it said nothing.
+fn recorded_explanation(turns: &[Turn], job: JobId) -> String {
+    let last = turns.last().map(|turn| turn.turn);
+    let said = turns.iter().rev().find_map(|turn| Some((turn.turn, turn.explain.get(&job)?)));
+    match said.filter(|(_, text)| !text.is_empty()) {
+        Some((turn, text)) if Some(turn) == last => text.clone(),
+        Some((turn, text)) => format!("{text} (said in turn {turn})"),
+        None => String::new(),
+    }
 }
 
 /// What the job does, and since when.
@@ -104,7 +118,8 @@ fn state(view: &View<'_>, id: JobId, at: Nanos) -> String {
     }
 }
 
-/// The events, actions and refusals of a turn that are of this job.
+/// The events, actions and refusals of a turn that are of this job. An action has the explanation of the job, or else the reason of the
+/// decision.
 fn lines(view: &View<'_>, turn: &Turn, job: JobId) -> Vec<String> {
     let state = &view.jobs[job.0 as usize].state;
     let ends_here = matches!(state, State::Ended { at, how: Ending::ByPolicy } if *at == turn.at_ns);
@@ -115,7 +130,9 @@ fn lines(view: &View<'_>, turn: &Turn, job: JobId) -> Vec<String> {
         }
         other => event(other),
     });
-    let because = if turn.reason.is_empty() { String::new() } else { format!(" ({})", turn.reason) };
+    let explanation = turn.explain.get(&job).filter(|text| !text.is_empty());
+    let why = explanation.unwrap_or(&turn.reason);
+    let because = if why.is_empty() { String::new() } else { format!(" ({why})") };
     let actions = turn.actions.iter().filter(|action| action.job() == job);
     let actions = actions.map(|action| format!("{}{because}", action_text(view, action)));
     let refused = turn.refused.iter().filter(|refused| refused.action.job() == job);

@@ -85,6 +85,7 @@ fn turn(happened: ClusterEvent, actions: Vec<Action>, reason: &str) -> Turn {
         refused: Vec::new(),
         wake_at_ns: None,
         reason: reason.into(),
+        explain: Default::default(),
         view_hash: String::new(),
     }
 }

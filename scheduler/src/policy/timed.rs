@@ -1,7 +1,7 @@
 //! A policy whose decisions are timed. The times are of the host and differ from run to run, so that they are printed and are in no
 //! file of a run. What the policy decides does not depend on them.
 
-use std::time::Instant;
+use std::{collections::BTreeMap, time::Instant};
 
 use engine::{cluster::JobId, view::View};
 use formats::rows::DecisionTimes;
@@ -44,6 +44,10 @@ impl Policy for Timed {
 
     fn explain(&self, view: &View<'_>, job: JobId) -> String {
         self.policy.explain(view, job)
+    }
+
+    fn explanations(&mut self) -> BTreeMap<JobId, String> {
+        self.policy.explanations()
     }
 
     fn failure(&mut self) -> Option<anyhow::Error> {

@@ -175,9 +175,9 @@ mod tests {
             prop::collection::vec(any_action(), 0..3),
             prop::collection::vec(refused, 0..2),
             prop::option::of(any::<u64>()),
-            "\\PC{0,20}",
+            ("\\PC{0,20}", prop::collection::btree_map(any::<u32>().prop_map(JobId), "\\PC{0,20}", 0..3)),
         );
-        let turn = turn.prop_map(|((at, model_version), events, actions, refused, wake, reason)| Turn {
+        let turn = turn.prop_map(|((at, model_version), events, actions, refused, wake, said)| Turn {
             turn: 0,
             at_ns: Nanos(at % (Nanos::LONGEST.0 + 1)),
             model_version,
@@ -185,7 +185,8 @@ mod tests {
             actions,
             refused,
             wake_at_ns: wake.map(Nanos),
-            reason,
+            reason: said.0,
+            explain: said.1,
             view_hash: "0123456789abcdef".into(),
         });
         prop::collection::vec(turn, 0..6).prop_map(|mut turns| {
@@ -232,6 +233,7 @@ mod tests {
             refused: Vec::new(),
             wake_at_ns: None,
             reason: String::new(),
+            explain: Default::default(),
             view_hash: "0123456789abcdef".into(),
         }
     }
@@ -242,6 +244,9 @@ mod tests {
         let line = r#"{"turn":0,"at_ns":5,"events":[{"arrived":{"job":0}}],"actions":[{"pause":{"job":1}}],"wake_at_ns":null,"view_hash":"0123456789abcdef"}"#;
         assert_eq!(serde_json::to_string(&example(0)).unwrap(), line);
         assert_eq!(serde_json::from_str::<Turn>(line).unwrap(), example(0));
+        let explaining = Turn { explain: [(JobId(1), "has run longest".into())].into(), ..example(0) };
+        let explained = line.replace(r#","view_hash""#, r#","explain":{"1":"has run longest"},"view_hash""#);
+        assert_eq!(serde_json::to_string(&explaining).unwrap(), explained);
         let believing = Turn { model_version: Some(3), ..example(0) };
         let line = line.replace(r#""at_ns":5,"#, r#""at_ns":5,"model_version":3,"#);
         assert_eq!(serde_json::to_string(&believing).unwrap(), line);

@@ -82,6 +82,7 @@ mod tests {
             refused: vec![],
             wake_at_ns: None,
             reason: String::new(),
+            explain: BTreeMap::new(),
             view_hash: String::new(),
         };
         let of_jobs = skipped_of_jobs(&rows, &[turn]);

@@ -134,6 +134,7 @@ mod tests {
             refused: Vec::new(),
             wake_at_ns: None,
             reason: String::new(),
+            explain: BTreeMap::new(),
             view_hash: String::new(),
         };
         let report = |before, until, loss| ReportedLoss { before, until, loss };
