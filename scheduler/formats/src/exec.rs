@@ -1,19 +1,28 @@
 //! The protocol between the scheduler and a user's policy program: one JSON object per line. The program
-//! reads what changed on its stdin, and answers each line with one on its stdout. `scheduler/README.md`
-//! describes it in prose.
+//! reads what changed on its stdin, and answers each line with one on its stdout. Before its answer it may
+//! ask questions. `scheduler/README.md` describes it in prose.
+
+mod ask;
+mod line;
 
 use record::{manifest::NodeFacts, placement::Placement, rows::ErrorKind, suspension::Suspension};
 use schema::{plan::Plan, sharing::Sharing, units::Nanos, words};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    decision::{Action, DeviceId, JobId, Share},
+    decision::{DeviceId, JobId, Share},
     history::PastJob,
     trace::Class,
 };
 
-/// The protocol version in the first line. Since version 2 an answer names its turn.
-pub const PROTOCOL: u32 = 2;
+pub use self::{
+    ask::{Answers, Ask, StepAnswer, StepQuestion},
+    line::{Answer, Line},
+};
+
+/// The protocol version in the first line. Since version 2 an answer names its turn. Since version 3 a program may ask questions
+/// before its answer, and explain single jobs.
+pub const PROTOCOL: u32 = 3;
 
 /// A turn as the program sees it, with the changes since the previous line. The first line contains
 /// everything.
@@ -199,21 +208,6 @@ words! {
     }
 }
 
-/// The program's answer. Only `turn` and `actions` are required.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Answer {
-    /// The turn that is answered, so that a surplus answer is detected and not taken for the next one.
-    pub turn: u64,
-    pub actions: Vec<Action>,
-    /// When to ask again if no event happens before, as time from the start of the run.
-    #[serde(default)]
-    pub wake_at_ns: Option<Nanos>,
-    /// The reason, for readers of the journal.
-    #[serde(default)]
-    pub reason: String,
-}
-
 impl Shown {
     /// The line, including its line break.
     pub fn to_line(&self) -> String {
@@ -229,21 +223,13 @@ impl Shown {
     }
 }
 
-impl Answer {
-    /// # Errors
-    /// Returns why the line is no answer, and where.
-    pub fn from_line(line: &str) -> Result<Answer, String> {
-        serde_json::from_str(line).map_err(|error| error.to_string())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     /// A sample line, because a change of it breaks users' programs.
     const LINE: &str = concat!(
-        r#"{"turn":0,"now_ns":5,"begin":{"protocol":2,"sharing":"time-slice","jobs_per_device":2,"placement":"spread","suspension":"pause","nodes":[{"name":"n0","device_type":"GPU","#,
+        r#"{"turn":0,"now_ns":5,"begin":{"protocol":3,"sharing":"time-slice","jobs_per_device":2,"placement":"spread","suspension":"pause","nodes":[{"name":"n0","device_type":"GPU","#,
         r#""devices":[0,1]}],"history":[{"name":"b","user":"u","vc":"v","recurring_job":null,"workload":"gpt2","global_batch":8,"#,
         r#""plan":"dp2","devices":2,"submit_utc":"2020-08-01T08:00:00Z","duration_ns":7}]},"jobs":[{"job":3,"name":"a","arrival_ns":5,"workload":"gpt2","global_batch":8,"#,
         r#""plan":"dp2","devices":2,"device_type":"GPU","cpus":4,"elastic":true,"min_devices":1,"max_devices":null,"#,
@@ -259,56 +245,5 @@ mod tests {
         let shown: Shown = Shown::from_line(LINE).unwrap();
         assert_eq!(shown.to_line(), LINE);
         assert_eq!((shown.jobs[0].job, shown.jobs[0].plan), (JobId(3), "dp2".parse().ok()));
-    }
-
-    #[test]
-    fn answers_and_what_is_none() {
-        let start = Action::Start { job: JobId(3), devices: vec![DeviceId(0)], cpus: None, plan: None };
-        let stop = Action::Stop { job: JobId(1), checkpoint: true };
-        for (line, answer) in [
-            (r#"{"turn":0,"actions":[]}"#, Answer::default()),
-            (
-                r#"{"turn":2,"actions":[{"end":{"job":3}},{"throttle":{"job":1,"share":0.25}}]}"#,
-                Answer {
-                    turn: 2,
-                    actions: vec![
-                        Action::End { job: JobId(3) },
-                        Action::Throttle { job: JobId(1), share: Share::new(0.25).unwrap() },
-                    ],
-                    ..Answer::default()
-                },
-            ),
-            (
-                r#"{"turn":7,"actions":[{"stop":{"job":1,"checkpoint":true}},{"start":{"job":3,"devices":[0]}}],"wake_at_ns":9,"reason":"x"}"#,
-                Answer {
-                    turn: 7,
-                    actions: vec![stop, start],
-                    wake_at_ns: Some(Nanos(9)),
-                    reason: "x".into(),
-                },
-            ),
-        ] {
-            assert_eq!(Answer::from_line(line), Ok(answer.clone()));
-            let again = serde_json::to_string(&answer).unwrap();
-            assert_eq!(Answer::from_line(&again), Ok(answer));
-        }
-        for (line, error) in [
-            ("", "EOF while parsing"),
-            ("{}", "missing field `turn`"),
-            (r#"{"turn":0}"#, "missing field `actions`"),
-            (
-                r#"{"turn":0,"actions":[{"begin":{"job":1}}]}"#,
-                "unknown variant `begin`, expected one of `start`, `pause`",
-            ),
-            (r#"{"turn":0,"actions":[{"stop":{"job":1}}]}"#, "missing field `checkpoint`"),
-            (
-                r#"{"turn":0,"actions":[{"throttle":{"job":1,"share":0}}]}"#,
-                "0 is no share of the time; write a number above 0 and at most 1",
-            ),
-            (r#"{"turn":0,"actions":[],"wake_at":3}"#, "unknown field `wake_at`"),
-        ] {
-            let found = Answer::from_line(line).unwrap_err();
-            assert!(found.starts_with(error), "{found}");
-        }
     }
 }

@@ -1,30 +1,30 @@
 //! A policy that is a program of the user. The program reads the changes and writes its actions, as one JSON object per line
-//! (`formats::exec`; `scheduler/README.md` has an example). It is the only policy that does I/O.
+//! (`formats::exec`; `scheduler/README.md` has an example). Before its actions it may ask the model of the view. It is the only policy
+//! that does I/O.
 
 mod program;
+mod questions;
+mod show;
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     time::Duration,
 };
 
 use anyhow::{Context as _, anyhow, ensure};
-use formats::exec::{
-    Answer, Begin, JobState, PROTOCOL, Shown, ShownCpus, ShownDevice, ShownJob, ShownNode, ShownPlan,
-};
+use formats::exec::{Answer, Answers, Begin, Line, PROTOCOL, Shown, ShownCpus};
 
 use engine::{
     cluster::{Action, JobId},
-    job::{Ending, Phase, State},
-    legal_plans::LegalPlan,
     policy::{Decision, Policy},
-    topology::{DeviceId, Node, NodeId, Topology},
+    topology::{DeviceId, NodeId},
     view::{Change, View},
 };
-use policies::kit::{Watch, belief, progress::Progress};
+use policies::kit::Watch;
 use program::{Program, beginning};
+use show::{nodes, show_device, show_job};
 
-/// The time without an answer after which the run ends with an error.
+/// The time without an answer after which the run ends with an error. It includes all questions before the answer.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(60);
 
 pub(crate) struct Exec {
@@ -35,6 +35,8 @@ pub(crate) struct Exec {
     shown_on: HashMap<JobId, Vec<DeviceId>>,
     /// The devices that the last answer named. They are shown again, because the program may wrongly regard them as taken.
     asked_for: Vec<DeviceId>,
+    /// What the last answer says of single jobs.
+    explanations: BTreeMap<JobId, String>,
     failure: Option<anyhow::Error>,
     failed: bool,
 }
@@ -51,6 +53,7 @@ impl Exec {
             turn: 0,
             shown_on: HashMap::new(),
             asked_for: Vec::new(),
+            explanations: BTreeMap::new(),
             failure: None,
             failed: false,
         })
@@ -59,15 +62,36 @@ impl Exec {
     fn ask(&mut self, view: &View<'_>) -> anyhow::Result<Answer> {
         let shown = self.show(view);
         let turn = shown.turn;
-        let line = self.program.ask(shown.to_line()).with_context(|| format!("turn {turn}"))?;
-        let answer = Answer::from_line(&line)
-            .map_err(|error| anyhow!("turn {turn}: answered '{}': {error}", beginning(&line)))?;
-        let theirs = answer.turn;
-        ensure!(
-            theirs == turn,
-            "turn {turn}: answered turn {theirs}; answer each line once, with its own turn"
-        );
-        Ok(answer)
+        self.answer(view, turn, shown.to_line()).with_context(|| format!("turn {turn}"))
+    }
+
+    /// Shows the program a turn, answers its questions, and returns its answer.
+    fn answer(&mut self, view: &View<'_>, turn: u64, shown: String) -> anyhow::Result<Answer> {
+        let mut line = self.program.begin_turn(shown)?;
+        loop {
+            let quoted = |verb: &str| format!("{verb} '{}'", beginning(&line));
+            match Line::read(&line).map_err(|error| anyhow!("{}: {error}", quoted("answered")))? {
+                Line::Ask(asked) => {
+                    let theirs = asked.turn;
+                    ensure!(theirs == turn, "asked in turn {theirs}; ask with the turn of the last line");
+                    let answers = questions::answer(view, &asked.ask).with_context(|| quoted("asked"))?;
+                    line = self.program.reply(Answers { turn, answers }.to_line())?;
+                }
+                Line::Answer(answer) => {
+                    let theirs = answer.turn;
+                    ensure!(
+                        theirs == turn,
+                        "answered turn {theirs}; answer each line once, with its own turn"
+                    );
+                    let explained = answer.explain.keys();
+                    let mut checked = explained.map(|job| questions::check_job(view, "explain", *job));
+                    checked
+                        .try_for_each(|checked| checked)
+                        .map_err(|error| anyhow!("{}: {error}", quoted("answered")))?;
+                    return Ok(answer);
+                }
+            }
+        }
     }
 
     /// Stores the jobs and devices of an answer, to show them again. An answer may name jobs and devices that do not exist; the
@@ -152,8 +176,9 @@ impl Policy for Exec {
             return Decision::default();
         }
         match self.ask(view) {
-            Ok(Answer { turn: _, actions, wake_at_ns, reason }) => {
+            Ok(Answer { turn: _, actions, wake_at_ns, reason, explain }) => {
                 self.remember(view, &actions);
+                self.explanations = explain;
                 Decision { actions, wake_at: wake_at_ns, reason }
             }
             Err(error) => {
@@ -164,127 +189,11 @@ impl Policy for Exec {
         }
     }
 
+    fn explanations(&mut self) -> BTreeMap<JobId, String> {
+        std::mem::take(&mut self.explanations)
+    }
+
     fn failure(&mut self) -> Option<anyhow::Error> {
         self.failure.take()
-    }
-}
-
-fn nodes(topology: &Topology) -> Vec<ShownNode> {
-    let show = |Node { name, device_type, first, devices, virtual_cluster, facts }: &Node| ShownNode {
-        name: name.clone(),
-        device_type: device_type.clone(),
-        devices: (first.0..first.0 + devices.len() as u32).map(DeviceId).collect(),
-        facts: *facts,
-        vc: virtual_cluster.map(|of| topology.virtual_clusters()[usize::from(of.0)].name.clone()),
-    };
-    topology.nodes().iter().map(show).collect()
-}
-
-fn show_device(view: &View<'_>, device: DeviceId) -> ShownDevice {
-    let (kept_by, lost) = (view.occupancy.kept_by(device).to_vec(), view.occupancy.is_lost(device));
-    ShownDevice { device, kept_by, lost }
-}
-
-fn show_job(view: &View<'_>, id: JobId) -> ShownJob {
-    let (asked, job) = (view.request(id), view.job(id));
-    let (account, progress) = (job.account_at(view.now), Progress::new(view, id));
-    let (state, since_ns) = match &job.state {
-        State::Waiting { since } => (JobState::Waiting, *since),
-        State::Ended { at, .. } => (JobState::Ended, *at),
-        State::Placed(placed) => (show_phase(placed.phase), placed.since),
-    };
-    let failed = match &job.state {
-        State::Ended { how: Ending::Failed(kind, _), .. } => Some(*kind),
-        _ => None,
-    };
-    ShownJob {
-        job: id,
-        name: asked.name.clone(),
-        arrival_ns: asked.arrival,
-        workload: asked.what.workload().into_owned(),
-        global_batch: asked.what.global_batch(),
-        plan: asked.plan,
-        devices: asked.devices,
-        device_type: asked.device_type.clone(),
-        cpus: asked.cpus,
-        elastic: asked.elastic,
-        min_devices: asked.min_devices,
-        max_devices: asked.max_devices,
-        steps: asked.steps,
-        takes_checkpoints: asked.takes_no_checkpoint.is_none(),
-        user: asked.user.clone(),
-        vc: asked.virtual_cluster.clone(),
-        class: asked.class,
-        priority: asked.priority,
-        weight: asked.weight,
-        recurring_job: asked.recurring_job.clone(),
-        submit_utc: asked.submit_utc(),
-        search: asked.search.clone(),
-        learning_rate: asked.learning_rate,
-        step_ns: belief::step(view, id).map(|step| step.step_ns),
-        plans: view.plans(id).map(|legal| show_plan(view, id, legal)).collect(),
-        state,
-        since_ns,
-        on: job.placed().map(|placed| placed.devices.clone()).unwrap_or_default(),
-        share: job.placed().map(|placed| placed.share).unwrap_or_default(),
-        steps_done: job.steps,
-        steps_at_ns: job.steps_at,
-        steps_now: progress.steps(view.now),
-        ends_at_ns: progress.ends_at(view.now),
-        measured_step_ns: job.measured.map(|measured| measured.step_ns),
-        measured_at_ns: job.measured.map(|measured| measured.at),
-        loss: job.loss,
-        first_start_ns: account.first_start,
-        running_ns: account.running,
-        device_time_ns: account.device_time,
-        starts: account.starts,
-        retries: job.retries,
-        failed,
-    }
-}
-
-fn show_plan(view: &View<'_>, job: JobId, legal: LegalPlan<'_>) -> ShownPlan {
-    let LegalPlan { plan, device_type, memory_bytes } = legal;
-    let step_ns = belief::step_under(view, job, plan, device_type).map(|step| step.step_ns);
-    ShownPlan { plan, devices: plan.ranks(), device_type: device_type.into(), memory_bytes, step_ns }
-}
-
-fn show_phase(phase: Phase) -> JobState {
-    match phase {
-        Phase::Starting => JobState::Starting,
-        Phase::Running => JobState::Running,
-        Phase::Pausing => JobState::Pausing,
-        Phase::Paused => JobState::Paused,
-        Phase::Resuming => JobState::Resuming,
-        Phase::Stopping => JobState::Stopping,
-        Phase::Ending => JobState::Ending,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use record::manifest::{AlikeNodes, NodeFacts};
-
-    use super::*;
-
-    #[test]
-    fn nodes_are_shown_with_what_the_user_has_described() {
-        let facts = NodeFacts { cpus: Some(48), memory_bytes: Some(1 << 38), ..NodeFacts::default() };
-        let alike = AlikeNodes {
-            nodes: 2,
-            devices: 1,
-            device_type: "V100".into(),
-            virtual_cluster: Some("a".into()),
-            facts,
-        };
-        let shown = nodes(&Topology::simulated(&[alike]));
-        let expected = ShownNode {
-            name: "n1".into(),
-            device_type: "V100".into(),
-            devices: vec![DeviceId(1)],
-            vc: Some("a".into()),
-            facts,
-        };
-        assert_eq!((shown.len(), &shown[1]), (2, &expected));
     }
 }

@@ -23,9 +23,9 @@ const HEADER: &str = "run,repeat,job,workload,plan,global_batch,device,device_na
                       device_util_percent_mean,peak_memory_bytes,status,unused\n";
 
 /// A workload: its name, its step time in ms, how busy its device is alone, its memory in MiB, and what others bear beside it.
-type Planted = (&'static str, f64, f64, u64, f64);
+pub(crate) type Planted = (&'static str, f64, f64, u64, f64);
 
-const WORKLOADS: [Planted; 8] = [
+pub(crate) const WORKLOADS: [Planted; 8] = [
     ("a", 20.0, 1.0, 900, 1.3),
     ("b", 30.0, 1.0, 700, 1.2),
     ("c", 10.0, 0.9, 100, 1.0),
@@ -38,7 +38,7 @@ const WORKLOADS: [Planted; 8] = [
 
 /// The slowdown of a job beside another one: that of two jobs that share a device whenever both are ready, times what the other does to a
 /// job that it takes half of the device from, and less to others.
-fn slowdown(job: &Planted, other: &Planted) -> f64 {
+pub(crate) fn slowdown(job: &Planted, other: &Planted) -> f64 {
     let (mut ready, busy) = ([job.2, other.2], [job.2, other.2]);
     let mut slowdowns = [1.0; 2];
     for _ in 0..200 {
@@ -109,7 +109,7 @@ fn at_batch_8(workload: &str) -> JobKey<'_> {
     JobKey::new(workload, Some(8), plan)
 }
 
-fn fit(left_out: &[[&str; 2]]) -> (front_door::Door, InterferenceFit) {
+pub(crate) fn fit(left_out: &[[&str; 2]]) -> (front_door::Door, InterferenceFit) {
     let door = crate::door();
     door.write("pairs.csv", &table(left_out));
     door.exits(0, "fit --interference pairs.csv --out I.json");

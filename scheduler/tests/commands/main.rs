@@ -1,5 +1,6 @@
 //! Tests of the program `sched` itself, without libtorch.
 
+mod asks;
 mod believe;
 mod catalog_programs;
 mod draws;

@@ -117,19 +117,34 @@ pub(crate) fn step_on(
     devices: &[DeviceId],
     beside: &[JobId],
 ) -> Option<Prediction> {
+    step_if(view, (job, plan_of(view, job)), devices, beside)
+}
+
+/// The same under another plan.
+pub fn step_if(
+    view: &View<'_>,
+    (job, plan): (JobId, Option<Plan>),
+    devices: &[DeviceId],
+    beside: &[JobId],
+) -> Option<Prediction> {
     let device_type = view.topology.type_of(*devices.first()?);
     let cpus = view.request(job).cpus;
-    ask(view, (job, plan_of(view, job), cpus), &view.topology.placement(devices), device_type, beside)
+    ask(view, (job, plan, cpus), &view.topology.placement(devices), device_type, beside)
 }
 
 /// The time of a step of a job as it is placed now, under its plan and with its cores there, beside the other jobs on its devices.
 pub(crate) fn step_placed(view: &View<'_>, job: JobId, placed: &Placed) -> Option<Prediction> {
-    let holders = placed.devices.iter().flat_map(|device| view.occupancy.kept_by(*device));
-    let beside: BTreeSet<JobId> = holders.copied().filter(|other| *other != job).collect();
-    let beside: Vec<JobId> = beside.into_iter().collect();
+    let beside = holders(view, job, &placed.devices);
     let device_type = view.topology.type_of(*placed.devices.first()?);
     let placement = view.topology.placement(&placed.devices);
     ask(view, (job, placed.plan, placed.cpus), &placement, device_type, &beside)
+}
+
+/// The other jobs that hold these devices, in order.
+pub fn holders(view: &View<'_>, job: JobId, devices: &[DeviceId]) -> Vec<JobId> {
+    let holders = devices.iter().flat_map(|device| view.occupancy.kept_by(*device));
+    let others: BTreeSet<JobId> = holders.copied().filter(|other| *other != job).collect();
+    others.into_iter().collect()
 }
 
 /// The time of a step of a job under the plan that it asks for, on these numbers of devices of each node, alone or beside a job that
@@ -146,7 +161,7 @@ pub(crate) fn step_beside(
 }
 
 /// The plan of a job on its devices, or the one that it asks for.
-fn plan_of(view: &View<'_>, job: JobId) -> Option<Plan> {
+pub fn plan_of(view: &View<'_>, job: JobId) -> Option<Plan> {
     view.job(job).placed().map_or(view.request(job).plan, |placed| placed.plan)
 }
 
@@ -165,13 +180,25 @@ fn peak(view: &View<'_>, job: JobId, devices: &[DeviceId]) -> Option<u64> {
     let own = placed.map_or(devices, |placed| &placed.devices);
     let own =
         if placed.is_none() { own.get(..view.request(job).devices as usize).unwrap_or(own) } else { own };
-    let device_type = view.topology.type_of(*own.first()?);
-    let as_placed = (job, plan_of(view, job), view.request(job).cpus);
-    let measured =
-        with_question(view, as_placed, (&view.topology.placement(own), device_type), &[], |question| {
-            view.model.peak_memory_bytes(question)
-        });
-    measured.or_else(|| use_alone(view, job)?.peak_memory_bytes)
+    measured_peak(view, (job, plan_of(view, job)), own).or_else(|| use_alone(view, job)?.peak_memory_bytes)
+}
+
+/// The peak of memory that a job was measured to need on a device alone, under a plan on these devices, or else under this plan on any.
+pub fn peak_if(view: &View<'_>, (job, plan): (JobId, Option<Plan>), devices: &[DeviceId]) -> Option<u64> {
+    measured_peak(view, (job, plan), devices).or_else(|| {
+        let asked = view.request(job);
+        let (workload, device_type) = (asked.what.workload(), view.topology.type_of(*devices.first()?));
+        let subject = asked.subject(&workload, plan, view.topology, device_type);
+        view.known.classes?.use_alone(&subject)?.peak_memory_bytes
+    })
+}
+
+fn measured_peak(view: &View<'_>, (job, plan): (JobId, Option<Plan>), devices: &[DeviceId]) -> Option<u64> {
+    let device_type = view.topology.type_of(*devices.first()?);
+    let (subject, placement) = ((job, plan, view.request(job).cpus), view.topology.placement(devices));
+    with_question(view, subject, (&placement, device_type), &[], |question| {
+        view.model.peak_memory_bytes(question)
+    })
 }
 
 fn ask(

@@ -1,4 +1,4 @@
-//! Runs a program that reads questions as lines and writes answers as lines.
+//! Runs a program that reads lines and writes lines: at least one for each turn.
 
 use std::{
     io::{self, BufReader, Write},
@@ -24,8 +24,8 @@ const LEAVES_WITHIN: Duration = Duration::from_secs(1);
 /// or whose child does, reaches it.
 const EXPLAINED_WITHIN: Duration = Duration::from_secs(10);
 
-/// The number of lines that are read ahead of the questions. A program that writes more blocks on its stdout, so that it cannot fill
-/// the memory.
+/// The number of its lines that are read before they are waited for. A program that writes more blocks on its stdout, so that it cannot
+/// fill the memory.
 const READ_AHEAD: usize = 1;
 
 /// The number of characters of an answer, or of a line of stderr, that an error quotes.
@@ -37,13 +37,21 @@ pub(super) struct Program {
     name: String,
     child: Child,
     /// The input of the program. Dropping the sender ends it.
-    questions: Option<Sender<String>>,
-    answers: Receiver<io::Result<String>>,
+    input: Option<Sender<String>>,
+    /// A message for each line of input that the program, or a pipe to it, has taken.
+    taken: Receiver<()>,
+    /// The number of lines of input without such a message.
+    pending: usize,
+    output: Receiver<io::Result<String>>,
     /// The last line of stderr, for errors.
     last_words: Arc<Mutex<String>>,
     /// Disconnected when stderr has ended.
     stderr_end: Receiver<()>,
+    /// The time for a turn, and when that of the present turn ends.
     limit: Duration,
+    turn_ends: Instant,
+    /// The number of replies in the present turn.
+    replies: u64,
 }
 
 impl Program {
@@ -60,21 +68,26 @@ impl Program {
         die_with_us(&mut command);
         let mut child = command.spawn().with_context(|| format!("'{name}' cannot be started"))?;
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let (questions, asked) = channel::<String>();
-        let (answer, answers) = sync_channel(READ_AHEAD);
+        let (input, to_write) = channel::<String>();
+        let (take, taken) = channel();
+        let (read, output) = sync_channel(READ_AHEAD);
         let (stderr_is_open, stderr_end) = channel();
         let last_words = Arc::new(Mutex::new(String::new()));
         // Each stream has a thread, so that a program that neither reads nor writes blocks only these threads.
         thread::spawn(move || {
             let Some(mut stdin) = stdin else { return };
-            asked.iter().take_while(|line| stdin.write_all(line.as_bytes()).is_ok()).for_each(drop);
+            let mut lines = to_write.iter();
+            while lines.next().is_some_and(|line| stdin.write_all(line.as_bytes()).is_ok()) {
+                // An error means that the program was dropped.
+                let _ = take.send(());
+            }
         });
         thread::spawn(move || {
             let Some(mut stdout) = stdout.map(BufReader::new) else { return };
             while let Some(line) = lines::next(&mut stdout).transpose() {
                 let is_over = line.is_err();
                 let line = line.map(|line| String::from_utf8_lossy(&line).into_owned());
-                if answer.send(line).is_err() || is_over {
+                if read.send(line).is_err() || is_over {
                     return;
                 }
             }
@@ -96,33 +109,78 @@ impl Program {
             let _ = io::copy(&mut stderr, &mut io::sink());
             drop(stderr_is_open);
         });
-        let (name, questions) = (name.clone(), Some(questions));
-        Ok(Program { name, child, questions, answers, last_words, stderr_end, limit })
+        let (name, input) = (name.clone(), Some(input));
+        let (pending, replies, turn_ends) = (0, 0, Instant::now());
+        Ok(Program {
+            name,
+            child,
+            input,
+            taken,
+            pending,
+            output,
+            last_words,
+            stderr_end,
+            limit,
+            turn_ends,
+            replies,
+        })
     }
 
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Writes a question and reads the answer.
+    /// Writes the first line of a turn, and reads the next line of the program.
     ///
     /// # Errors
-    /// Fails if the program has ended, gives no answer in time, gives one that is too long, or wrote a line before the question.
-    pub(super) fn ask(&mut self, line: String) -> anyhow::Result<String> {
-        if let Ok(unasked) = self.answers.try_recv() {
+    /// Fails if the program has ended, writes nothing in time, writes a line that is too long, or wrote one before the turn.
+    pub(super) fn begin_turn(&mut self, line: String) -> anyhow::Result<String> {
+        if let Ok(unasked) = self.output.try_recv() {
             let unasked = unasked.context("its answer")?;
             bail!("it wrote '{}' before it was asked; answer each line once", beginning(&unasked));
         }
-        // If the program has ended, the question is lost and the wait for the answer fails.
-        let _ = self.questions.as_ref().map(|questions| questions.send(line));
-        let answer = self.answers.recv_timeout(self.limit);
-        match answer {
-            Ok(answer) => answer.context("its answer"),
-            Err(RecvTimeoutError::Timeout) => {
-                bail!("no answer for {}{}", humantime::format_duration(self.limit), self.last_words())
+        (self.turn_ends, self.replies) = (Instant::now() + self.limit, 0);
+        self.write(line);
+        self.read()
+    }
+
+    /// Writes a further line of the turn, and reads the next line of the program. The lines before have to be taken first, so that a
+    /// program that never reads cannot fill the memory.
+    ///
+    /// # Errors
+    /// See [`Program::begin_turn`]. All lines of a turn have the same time together.
+    pub(super) fn reply(&mut self, line: String) -> anyhow::Result<String> {
+        while self.pending > 0 {
+            match self.taken.recv_timeout(self.time_left()) {
+                Ok(()) => self.pending -= 1,
+                Err(RecvTimeoutError::Timeout) => bail!(self.overdue()),
+                // It has closed its input. The next read says how it ended, if it has.
+                Err(RecvTimeoutError::Disconnected) => break,
             }
+        }
+        self.replies += 1;
+        self.write(line);
+        self.read()
+    }
+
+    fn write(&mut self, line: String) {
+        self.pending -= self.taken.try_iter().count();
+        self.pending += 1;
+        // If the program has ended, the line is lost and the next read fails.
+        let _ = self.input.as_ref().map(|input| input.send(line));
+    }
+
+    fn read(&mut self) -> anyhow::Result<String> {
+        let left = self.time_left();
+        // A program that asks for ever always has a line.
+        if left.is_zero() {
+            bail!(self.overdue());
+        }
+        match self.output.recv_timeout(left) {
+            Ok(line) => line.context("its answer"),
+            Err(RecvTimeoutError::Timeout) => bail!(self.overdue()),
             Err(RecvTimeoutError::Disconnected) => {
-                self.questions = None;
+                self.input = None;
                 let end = self
                     .leave(EXPLAINED_WITHIN)
                     .map_or_else(|| "it closed its output".into(), |end| format!("it ended ({end})"));
@@ -131,6 +189,20 @@ impl Program {
                 bail!("{end}{}", self.last_words())
             }
         }
+    }
+
+    fn time_left(&self) -> Duration {
+        self.turn_ends.saturating_duration_since(Instant::now())
+    }
+
+    fn overdue(&self) -> String {
+        let questions = match self.replies {
+            0 => String::new(),
+            1 => ", and a line of questions".into(),
+            lines => format!(", and {lines} lines of questions"),
+        };
+        let limit = humantime::format_duration(self.limit);
+        format!("no answer for {limit}{questions}{}", self.last_words())
     }
 
     fn last_words(&self) -> String {
@@ -157,7 +229,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        self.questions = None;
+        self.input = None;
         if self.leave(LEAVES_WITHIN).is_none() {
             // If the program is a shell, the processes that it has started are killed with it.
             let below = descendants(Pid::from_child(&self.child).as_raw_nonzero().get());
@@ -177,78 +249,4 @@ pub(super) fn beginning(line: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use front_door::wait_for;
-
-    use super::*;
-
-    #[test]
-    fn an_error_of_a_program_contains_its_last_output() {
-        let (long, short) = (Duration::from_secs(60), Duration::from_millis(300));
-        for (script, limit, error) in [
-            ("echo bad news >&2; exit 3", long, "it ended (exit status: 3); its last output: bad news"),
-            ("kill -9 $$", long, "it ended (signal: 9 (SIGKILL))"),
-            (
-                "exec cat /dev/zero",
-                long,
-                "its answer: the line is longer than 16.0 MiB, the longest that is read; it may lack its line breaks",
-            ),
-            ("echo thinking >&2; exec sleep 1000", short, "no answer for 300ms; its last output: thinking"),
-        ] {
-            let argv = ["sh", "-c", script].map(str::to_owned);
-            let mut program = Program::start(&argv, limit).expect("there is a shell");
-            if limit == short {
-                // The output arrives before the wait for the answer begins.
-                wait_for("the program says something", || match program.last_words() {
-                    words if words.is_empty() => Err("nothing"),
-                    _ => Ok(()),
-                });
-            }
-            assert_eq!(
-                program.ask("?\n".into()).map_err(|error| format!("{error:#}")),
-                Err(error.into()),
-                "{script}"
-            );
-        }
-    }
-
-    #[test]
-    fn each_line_is_answered_with_a_line() {
-        let mut program = Program::start(&["cat".into()], Duration::from_secs(60)).expect("there is a cat");
-        for line in ["one", "two"] {
-            assert_eq!(program.ask(format!("{line}\n")).ok().as_deref(), Some(line));
-        }
-    }
-
-    #[test]
-    fn a_program_that_floods_its_output_stands_still_until_it_is_refused() {
-        let argv = ["sh", "-c", "exec yes $(printf '%0200d' 7)"].map(str::to_owned);
-        let mut program = Program::start(&argv, Duration::from_secs(60)).expect("there is a shell");
-        let io = format!("/proc/{}/io", program.child.id());
-        let (mut written, mut polls_alike) = (0, 0);
-        wait_for("the flood stands still", || {
-            let text = std::fs::read_to_string(&io).expect("the process lives");
-            let count = text.lines().find_map(|line| line.strip_prefix("wchar: ")?.parse::<u64>().ok());
-            let now = count.expect("the kernel counts written bytes");
-            polls_alike = if now > 0 && now == written { polls_alike + 1 } else { 0 };
-            written = now;
-            if polls_alike > 20 { Ok(()) } else { Err(now) }
-        });
-        assert!(written < 1 << 20, "a pipe and a few lines, and not {written} bytes");
-        let error = program.ask("?\n".into()).expect_err("it was not asked").to_string();
-        let zeros = "0".repeat(LONGEST_QUOTE_CHARS);
-        assert_eq!(error, format!("it wrote '{zeros}..' before it was asked; answer each line once"));
-    }
-
-    #[test]
-    fn an_answer_before_the_question_is_refused() {
-        let argv = ["sh", "-c", "echo early; read line; echo one"].map(str::to_owned);
-        let mut program = Program::start(&argv, Duration::from_secs(60)).expect("there is a shell");
-        let line = program.answers.recv();
-        let (answer, answers) = sync_channel(READ_AHEAD);
-        program.answers = answers;
-        answer.send(line.expect("it says something")).expect("it is listened to");
-        let error = program.ask("?\n".into()).expect_err("it was not asked").to_string();
-        assert_eq!(error, "it wrote 'early' before it was asked; answer each line once");
-    }
-}
+mod tests;
