@@ -4,6 +4,7 @@
 
 mod ask;
 mod line;
+mod plans;
 
 use record::{manifest::NodeFacts, placement::Placement, rows::ErrorKind, suspension::Suspension};
 use schema::{plan::Plan, sharing::Sharing, units::Nanos, words};
@@ -18,11 +19,15 @@ use crate::{
 pub use self::{
     ask::{Answers, Ask, StepAnswer, StepQuestion},
     line::{Answer, Line},
+    plans::{ShownPlan, ShownPlans},
 };
 
 /// The protocol version in the first line. Since version 2 an answer names its turn. Since version 3 a program may ask questions
 /// before its answer, and explain single jobs.
 pub const PROTOCOL: u32 = 3;
+
+/// About the length of a job in a line, without its plans.
+const JOB_BYTES: usize = 1024;
 
 /// A turn as the program sees it, with the changes since the previous line. The first line contains
 /// everything.
@@ -148,7 +153,7 @@ pub struct ShownJob {
     /// Predicted step time for the job alone on the devices and under the plan that it asks for.
     pub step_ns: Option<f64>,
     /// The plans under which it may run, for each type of device. Empty for a job that is not elastic or not of the catalog.
-    pub plans: Vec<ShownPlan>,
+    pub plans: ShownPlans,
     pub state: JobState,
     /// The start of the present state.
     pub since_ns: Nanos,
@@ -178,20 +183,6 @@ pub struct ShownJob {
     pub failed: Option<ErrorKind>,
 }
 
-/// A plan under which a job may run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ShownPlan {
-    pub plan: Plan,
-    pub devices: u32,
-    /// The type of the devices for which memory and step time hold.
-    pub device_type: String,
-    /// Estimated peak of tensor memory of its largest rank, if it is known.
-    pub memory_bytes: Option<u64>,
-    /// Predicted step time for the job alone under the plan on this type.
-    pub step_ns: Option<f64>,
-}
-
 words! {
     /// The state of a job.
     JobState {
@@ -211,7 +202,10 @@ words! {
 impl Shown {
     /// The line, including its line break.
     pub fn to_line(&self) -> String {
-        let mut line = serde_json::to_string(self).expect("fields are plain, and numbers finite or none");
+        let mut line = Vec::with_capacity(JOB_BYTES * (1 + self.jobs.len()));
+        serde_json::to_writer(&mut line, self).expect("fields are plain, and numbers finite or none");
+        let line = String::from_utf8(line).expect("JSON is UTF-8");
+        let mut line = plans::insert(&line, self.jobs.iter().map(|job| &job.plans));
         line.push('\n');
         line
     }

@@ -2,6 +2,7 @@
 //! (`formats::exec`; `scheduler/README.md` has an example). Before its actions it may ask the model of the view. It is the only policy
 //! that does I/O.
 
+mod plans;
 mod program;
 mod questions;
 mod show;
@@ -20,6 +21,7 @@ use engine::{
     topology::{DeviceId, NodeId},
     view::{Change, View},
 };
+use plans::Plans;
 use policies::kit::Watch;
 use program::{Program, beginning};
 use show::{nodes, show_device, show_job};
@@ -30,6 +32,7 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(60);
 pub(crate) struct Exec {
     program: Program,
     watch: Watch,
+    plans: Plans,
     turn: u64,
     /// The devices of each job that the program was shown, as it was last shown.
     shown_on: HashMap<JobId, Vec<DeviceId>>,
@@ -50,6 +53,7 @@ impl Exec {
         Ok(Exec {
             program,
             watch: Watch::default(),
+            plans: Plans::default(),
             turn: 0,
             shown_on: HashMap::new(),
             asked_for: Vec::new(),
@@ -158,7 +162,7 @@ impl Exec {
                 nodes: nodes(view.topology),
                 history: view.known.history.to_vec(),
             }),
-            jobs: due.into_iter().map(|job| show_job(view, job)).collect(),
+            jobs: due.into_iter().map(|job| show_job(view, job, self.plans.show(view, job))).collect(),
             devices: devices.into_iter().map(|device| show_device(view, device)).collect(),
             do_not_fit,
             nodes: of_devices.into_iter().filter_map(show_cpus).collect(),

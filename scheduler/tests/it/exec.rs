@@ -272,7 +272,7 @@ fn plans_are_shown_for_each_type_of_device_that_a_job_may_have() {
     let of = |job: &ShownJob| {
         let spelled =
             |plan: &ShownPlan| (plan.device_type.clone(), plan.devices, plan.step_ns.map(|ns| ns as u64));
-        job.plans.iter().map(spelled).collect::<BTreeSet<_>>()
+        job.plans.read().iter().map(spelled).collect::<BTreeSet<_>>()
     };
     let expected = |plans: &[(&str, u32, u64)]| {
         plans

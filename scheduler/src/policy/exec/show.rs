@@ -1,11 +1,10 @@
 //! How nodes, devices and jobs are shown to a program.
 
-use formats::exec::{JobState, ShownDevice, ShownJob, ShownNode, ShownPlan};
+use formats::exec::{JobState, ShownDevice, ShownJob, ShownNode, ShownPlans};
 
 use engine::{
     cluster::JobId,
     job::{Ending, Phase, State},
-    legal_plans::LegalPlan,
     topology::{DeviceId, Node, Topology},
     view::View,
 };
@@ -27,7 +26,7 @@ pub(super) fn show_device(view: &View<'_>, device: DeviceId) -> ShownDevice {
     ShownDevice { device, kept_by, lost }
 }
 
-pub(super) fn show_job(view: &View<'_>, id: JobId) -> ShownJob {
+pub(super) fn show_job(view: &View<'_>, id: JobId, plans: ShownPlans) -> ShownJob {
     let (asked, job) = (view.request(id), view.job(id));
     let (account, progress) = (job.account_at(view.now), Progress::new(view, id));
     let (state, since_ns) = match &job.state {
@@ -64,7 +63,7 @@ pub(super) fn show_job(view: &View<'_>, id: JobId) -> ShownJob {
         search: asked.search.clone(),
         learning_rate: asked.learning_rate,
         step_ns: belief::step(view, id).map(|step| step.step_ns),
-        plans: view.plans(id).map(|legal| show_plan(view, id, legal)).collect(),
+        plans,
         state,
         since_ns,
         on: job.placed().map(|placed| placed.devices.clone()).unwrap_or_default(),
@@ -83,12 +82,6 @@ pub(super) fn show_job(view: &View<'_>, id: JobId) -> ShownJob {
         retries: job.retries,
         failed,
     }
-}
-
-fn show_plan(view: &View<'_>, job: JobId, legal: LegalPlan<'_>) -> ShownPlan {
-    let LegalPlan { plan, device_type, memory_bytes } = legal;
-    let step_ns = belief::step_under(view, job, plan, device_type).map(|step| step.step_ns);
-    ShownPlan { plan, devices: plan.ranks(), device_type: device_type.into(), memory_bytes, step_ns }
 }
 
 fn show_phase(phase: Phase) -> JobState {
