@@ -167,7 +167,9 @@ impl<'a> Search<'a> {
     pub fn plans(&self, devices: u32) -> Vec<Plan> {
         let mut plans = match self.job {
             Subject::Workload(workload) => plans::possible(workload, self.global_batch, devices, self.kind),
-            Subject::Program(program) => plans::possible_of_program(program, self.global_batch, devices),
+            Subject::Program(program) => {
+                plans::possible_of_program(program, self.global_batch, devices, self.kind)
+            }
         };
         plans.retain(|plan| self.knows_bf16 || plan.precision == Precision::Fp32);
         plans

@@ -121,7 +121,7 @@ fn job(
 ) -> Result<JobRequest, RowError> {
     let refuse = |(column, message): (&str, String)| at.refuse(column, message);
     let (what, plan) = what(&row, catalog, purpose).map_err(refuse)?;
-    let users_program = users_program(&what, catalog);
+    let why_no_checkpoint = why_no_checkpoint(&what, catalog);
     let devices = row.devices.or(plan.map(|plan| plan.ranks())).unwrap_or(1);
     if devices > most_devices && !row.elastic {
         let column = if row.devices.is_some() { "devices" } else { "job" };
@@ -142,8 +142,8 @@ fn job(
         step_ns: row.step_ns,
         name: row.name,
         shared: Arc::new(SharedRequest {
-            takes_no_checkpoint: users_program,
-            pausing: pausing(users_program.is_some(), steps_regex.is_some()),
+            takes_no_checkpoint: why_no_checkpoint,
+            pausing: pausing(why_no_checkpoint.is_some(), steps_regex.is_some()),
             what,
             plan,
             devices,
@@ -219,6 +219,19 @@ fn of_program(
             format!("{name} is a program, which takes no checkpoint and keeps its plan; write false"),
         ));
     }
+    for (column, is_given) in [
+        ("search", row.search.is_some()),
+        ("learning_rate", row.learning_rate.is_some()),
+        ("loss_curve", row.loss_curve.is_some()),
+    ] {
+        if is_given {
+            let name = &program.name;
+            let message = format!(
+                "says something of workloads that Tandem trains, and {name} is a program; leave it empty"
+            );
+            return Err((column, message));
+        }
+    }
     match program.refuses(&plan, global_batch) {
         Some(reason) => Err(("job", reason)),
         None => Ok((
@@ -234,8 +247,8 @@ fn check_devices(row: &TraceRow, workload: &str, plan: &Plan) -> Result<(), (&'s
     Err(("devices", format!("is {devices}, and {takes}; name a plan in job")))
 }
 
-/// Who the job is where it is a program of the user's.
-fn users_program(what: &Payload, catalog: &Catalog) -> Option<&'static str> {
+/// Why a job takes no checkpoint, if it is a program of the user's.
+fn why_no_checkpoint(what: &Payload, catalog: &Catalog) -> Option<&'static str> {
     match what {
         Payload::Command(_) => Some("it is a command"),
         Payload::Training { workload, .. } => catalog.program(workload).map(|_| "it is a program"),

@@ -26,7 +26,7 @@ pub struct Models {
     pub truth: Box<dyn Throughput>,
     /// The drift of the machine that the truth was measured on.
     pub drift: HostDrift,
-    /// The starts of jobs in the tables that the truth was measured in.
+    /// The starts and exits of jobs in the tables that the truth was measured in.
     pub starts_and_exits: StartsAndExits,
     /// The programs in these tables that have durations in place of steps.
     pub programs_without_steps: BTreeSet<String>,

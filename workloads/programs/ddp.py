@@ -1,7 +1,7 @@
 """Trains a small language model by PyTorch's DistributedDataParallel: the reference for programs that a catalog defines.
 
-All plans of a global batch train on the same samples in the same order, so that their losses agree. Each rank prints nothing but
-rank 0, which prints the loss of each step, a mean over the global batch.
+All plans of a global batch train on the same samples in the same order, so that their losses agree. Only rank 0
+prints: the loss of each step, a mean over the global batch.
 """
 
 import argparse
@@ -74,14 +74,14 @@ def main():
     else:
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     passes = ranks * options.accumulate
-    half = torch.autocast(device.type, torch.bfloat16, enabled=options.dtype == "bfloat16")
+    autocast = torch.autocast(device.type, torch.bfloat16, enabled=options.dtype == "bfloat16")
     for step in range(options.steps):
         tokens, targets = (part.chunk(passes) for part in samples(options.seed, step, passes * options.micro_batch))
         total = torch.zeros((), device=device)
         for number in range(options.accumulate):
             part = rank * options.accumulate + number
             model.require_backward_grad_sync = number + 1 == options.accumulate
-            with half:
+            with autocast:
                 logits = model(tokens[part].to(device))
                 loss = nn.functional.cross_entropy(logits.flatten(0, 1).float(), targets[part].to(device).flatten())
             (loss / options.accumulate).backward()

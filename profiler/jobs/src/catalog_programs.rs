@@ -1,6 +1,6 @@
 //! The cells of programs that the catalog defines: batches by plans, each with its command.
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use record::manifest::Cell;
 use schema::{
     catalog::CatalogProgram, device::Device, job::Job, plan::Plan, sharing::Sharing,
@@ -25,10 +25,10 @@ pub fn check(cells: &[Cell], surroundings: &Surroundings) -> anyhow::Result<()> 
 }
 
 /// The cells of a program over the grid, each alone on the first devices of the pool. A combination that cannot run is a cell with the
-/// reason; `Plans::All` leaves it out.
+/// reason. `Plans::All` leaves it out, but one of them remains for a batch that would have no cell otherwise.
 ///
 /// # Errors
-/// The job and the grid both name batches or plans, or no plan of a batch can run here.
+/// The job and the grid both name batches or plans.
 pub(crate) fn alone(
     program: &CatalogProgram,
     job: &Job,
@@ -45,14 +45,9 @@ pub(crate) fn alone(
             (None, Plans::Named(plans)) => plans.iter().copied().map(named).collect(),
             (None, Plans::All) => {
                 let all = plans::of_program(program, global_batch, pool);
+                let first = all.first().cloned();
                 let can_run: Vec<_> = all.into_iter().filter(|one| one.refusal.is_none()).collect();
-                let list = format!("`profile list --plans {}@b{global_batch}`", program.name);
-                ensure!(
-                    !can_run.is_empty(),
-                    "no plan of {}@b{global_batch} can run here; see {list}",
-                    program.name
-                );
-                can_run
+                if can_run.is_empty() { first.into_iter().collect() } else { can_run }
             }
         };
         cells.extend(candidates.into_iter().map(|candidate| cell_of(program, global_batch, candidate, pool)));

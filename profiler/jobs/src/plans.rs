@@ -15,7 +15,7 @@ use schema::{
 
 pub use estimates::{Effort, Estimates, Judgement};
 pub use memory::CUDA_CONTEXT_BYTES;
-pub use possible::possible;
+pub use possible::{possible, possible_of_program};
 
 /// The degrees that are tried on each axis. Other degrees are possible if the user names the plan.
 const DEGREES: [u16; 4] = [1, 2, 4, 8];
@@ -81,20 +81,9 @@ pub fn enumerate(workload: &Workload, global_batch: u32, pool: &[Device]) -> Vec
 
 /// All plans of a user's program for a batch, in an order of degrees, each with its reason if it cannot run on this pool.
 pub fn of_program(program: &CatalogProgram, global_batch: u32, pool: &[Device]) -> Vec<Candidate> {
-    let plans = plans_within(&program.axes, pool.len());
+    let degrees = within(&program.axes, pool.len()).into_iter();
+    let plans = degrees.flat_map(|plan| [vec![plan], switched(&program.axes, plan)].concat());
     plans.map(|plan| candidate_of_program(program, global_batch, plan, pool)).collect()
-}
-
-/// All plans on these axes that take at most so many devices.
-fn plans_within(axes: &[Axis], devices: usize) -> impl Iterator<Item = Plan> {
-    let degrees = within(axes, devices).into_iter();
-    degrees.flat_map(|plan| [vec![plan], switched(axes, plan)].concat())
-}
-
-/// The plans of a user's program for a batch that take at most so many devices.
-pub fn possible_of_program(program: &CatalogProgram, global_batch: u32, devices: u32) -> Vec<Plan> {
-    let all = plans_within(&program.axes, devices as usize);
-    all.filter(|plan| program.refuses(plan, global_batch).is_none()).collect()
 }
 
 /// A plan of a user's program that the user named.
@@ -105,6 +94,12 @@ pub fn candidate_of_program(
     pool: &[Device],
 ) -> Candidate {
     let refusal = program.refuses(&plan, global_batch).or_else(|| too_few(&plan, pool));
+    let refusal = refusal.or_else(|| {
+        let devices = &pool[..plan.ranks() as usize];
+        let shared = (1..devices.len())
+            .find(|last| devices[..*last].iter().any(|one| one.shares_with(&devices[*last])))?;
+        Some(format!("a program has devices of its own, and {} would be given twice", devices[shared]))
+    });
     Candidate { plan, refusal }
 }
 

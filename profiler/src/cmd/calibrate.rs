@@ -10,6 +10,7 @@ use anyhow::bail;
 use clap::ValueEnum as _;
 use cli::table;
 use jobs::{
+    catalog_programs,
     cells::{self, CommandLine, Grid, joined},
     manifest::{self, RunRequest},
     pool, surroundings,
@@ -200,14 +201,16 @@ fn manifest(
     for program in cells::programs(catalog, commands, &[], None)? {
         cells.push(cells::command(&program, &pool[0], &surroundings)?);
     }
+    catalog_programs::check(&cells, &surroundings)?;
     cells::distinct(&cells)?;
+    let has_programs = cells.iter().any(|cell| cell.command.is_some());
     let settings = Settings {
         repeats: args.repeats,
         seconds: Some(args.seconds.unwrap_or(SECONDS)),
         budget_s: args.budget.map(|budget| budget.as_secs_f64()),
         collectives: args.collectives,
         catalogs: args.catalog.clone(),
-        surroundings: (!args.cmd.is_empty()).then_some(surroundings),
+        surroundings: has_programs.then_some(surroundings),
         ..Settings::default()
     };
     manifest::make(catalog, RunRequest { cells, groups: Vec::new(), settings, seed: args.seed })

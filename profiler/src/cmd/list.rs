@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use anyhow::bail;
 use cli::table::{self, grouped, or_dash};
 use jobs::{
     plans::{self, Candidate, Effort, Estimates, Judgement},
@@ -117,6 +118,10 @@ fn list_plans(catalog: &Catalog, job: &Job, args: &Args) -> anyhow::Result<Exit>
     let pool = pool::of_job(job, &shared)?;
     pool::check_memory(args.memory, pool.iter())?;
     if let Some(program) = catalog.program(&job.workload) {
+        let options = [("--memory", args.memory.is_some()), ("--collectives", args.collectives.is_some())];
+        if let Some((option, _)) = options.into_iter().find(|(_, is_given)| *is_given) {
+            bail!("{option} does not apply to programs; remove it");
+        }
         return list_plans_of_program(program, job, &pool, args.json);
     }
     let workload = workload_lookup::workload(catalog, &job.workload)?;

@@ -141,6 +141,8 @@ pub(super) struct JobKinds {
     pub(super) workloads: bool,
     /// Programs of the user's, from the catalog or from the command line.
     pub(super) programs: bool,
+    /// Programs from the command line.
+    pub(super) commands: bool,
 }
 
 impl JobKinds {
@@ -150,6 +152,7 @@ impl JobKinds {
             jobs: !jobs.is_empty(),
             workloads: !jobs.iter().all(is_program),
             programs: has_commands || jobs.iter().any(is_program),
+            commands: has_commands,
         }
     }
 }
@@ -191,13 +194,15 @@ impl MeasureOptions {
         let of_programs = [
             ("--steps-regex", self.steps_regex.is_some()),
             ("--input", self.input.is_some()),
-            ("--name", !self.name.is_empty()),
             ("--cwd", self.cwd.is_some()),
             ("--env", !self.env.is_empty()),
             ("--prepare", self.prepare.is_some()),
             ("--cleanup", self.cleanup.is_some()),
             ("--first-step-timeout", self.first_step_timeout.is_some()),
         ];
+        if !self.name.is_empty() && !kinds.commands {
+            bail!("--name applies to programs only; name one with --cmd, or after -- in `profile single`");
+        }
         let option = of_programs.into_iter().find_map(|(name, is_given)| is_given.then_some(name));
         if let Some(option) = option.filter(|_| !kinds.programs) {
             bail!("{option} applies to programs only; name one with --cmd, or after -- in `profile single`");

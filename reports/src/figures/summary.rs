@@ -45,8 +45,10 @@ fn figure(run: &Run, part: JobsOfFigure) -> Figure {
 }
 
 fn cells(row: &Summary) -> Vec<Cell> {
+    // The job of a program of the catalog says what was run.
+    let typed = row.command.as_ref().filter(|_| row.plan.is_none());
     vec![
-        Cell::text(row.command.as_ref().map_or(row.job.clone(), |command| format!("{}: {command}", row.job))),
+        Cell::text(typed.map_or(row.job.clone(), |command| format!("{}: {command}", row.job))),
         Cell::text(&row.device),
         Cell::whole(Unit::Ns, row.step_ns_median),
         Cell::number(Unit::Percent, row.half_width_percent),

@@ -68,6 +68,8 @@ impl Recovered {
             let (done, has_ended) = done(checkpoints.last(job), traces.as_ref());
             let of_launch = skips_since(skips, job, started_at);
             let done = done + skipped_after(of_launch.clone(), checkpoints.steps(job));
+            // The file of a program may have the step that it was granted beyond its last one.
+            let done = asked.map_or(done, |asked| done.min(asked));
             // A file may have lost its end with the machine, and nothing is taken back.
             let done = done.max(told);
             let executed = (done - told).saturating_sub(skipped_after(of_launch, told));

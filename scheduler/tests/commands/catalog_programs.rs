@@ -189,6 +189,10 @@ fn a_program_is_fitted_and_its_best_plan_is_one_that_it_has() {
     assert_eq!(plans, [(1, Some("dp1".into())), (2, Some("dp2".into()))], "{best:?}");
     let ms: Vec<_> = best.iter().map(|row| row.step_ns.map(|ns| ns / 1_000_000)).collect();
     assert!(matches!(ms[..], [Some(90..=110), Some(54..=66)]), "they were measured: {ms:?}");
+    let json = door.exits(0, "predict mine@b8 --devices 2 --model m.json --catalog mine.toml --json").out;
+    assert!(json.contains("mine@b8@dp2"), "{json}");
+    let said = door.exits(2, "predict mine@b8@gc --model m.json --catalog mine.toml");
+    assert!(said.err.contains("mine runs no plans with gc"), "{}", said.err);
     let said = door.exits(2, "plan mine@b4 --devices 1..2 --model m.json --catalog mine.toml");
     assert!(said.err.contains("mine trains with batches 8, 16"), "{}", said.err);
     let said = door.exits(2, "plan mine@b8 --devices 1..2 --model m.json");
@@ -211,15 +215,18 @@ fn a_command_for_several_devices_is_one_process_on_all_of_them() {
 #[test]
 fn a_trace_asks_a_program_only_for_what_it_can_do() {
     for (row, words) in [
-        ("mine@b8@tp2,40,,", "column 'job': mine runs no plans with tp; it runs dp, ga"),
-        ("mine@b4,40,,", "column 'job': mine trains with batches 8, 16"),
-        ("mine,40,2,", "column 'devices': is 2, and dp1, the plan of mine, takes 1"),
+        ("mine@b8@tp2,40,,,", "column 'job': mine runs no plans with tp; it runs dp, ga"),
+        ("mine@b8@dp65535-pp2,40,,,", "it has more than 65535 ranks; lower a degree"),
+        ("mine@b4,40,,,", "column 'job': mine trains with batches 8, 16"),
+        ("mine,40,,,0.1", "column 'learning_rate': says something of workloads that Tandem trains"),
+        ("mine,40,2,,", "column 'devices': is 2, and dp1, the plan of mine, takes 1"),
         (
-            "mine,40,,true",
+            "mine,40,,true,",
             "column 'elastic': mine is a program, which takes no checkpoint and keeps its plan",
         ),
     ] {
-        let Some(door) = with_definition(&format!("name,submit_s,job,steps,devices,elastic\na,0,{row}\n"))
+        let Some(door) =
+            with_definition(&format!("name,submit_s,job,steps,devices,elastic,learning_rate\na,0,{row}\n"))
         else {
             return;
         };

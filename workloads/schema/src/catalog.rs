@@ -177,6 +177,12 @@ impl Catalog {
                 return Err(error(Some(span), problem));
             }
             let name = workload.name.clone();
+            if self.programs.contains_key(&name) {
+                return Err(error(
+                    Some(span),
+                    format!("workload '{name}' has the name of a program; rename one"),
+                ));
+            }
             if self.workloads.contains_key(&name) || added.insert(name.clone(), workload).is_some() {
                 return Err(error(Some(span), format!("workload '{name}' is defined twice; rename one")));
             }
@@ -196,9 +202,6 @@ impl Catalog {
             if self.programs.contains_key(&name) || programs.insert(name.clone(), program).is_some() {
                 return Err(error(Some(span), format!("program '{name}' is defined twice; rename one")));
             }
-        }
-        if let Some((name, _)) = added.iter().find(|(name, _)| self.programs.contains_key(*name)) {
-            return Err(error(None, format!("workload '{name}' has the name of a program; rename one")));
         }
         self.workloads.append(&mut added);
         self.programs.append(&mut programs);

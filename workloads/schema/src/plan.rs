@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize, de};
 
 use crate::words;
 
+/// The most ranks that a plan may have.
+const MOST_RANKS: u64 = 65_535;
+
 /// How a job is executed: degrees of parallelism, memory savings, precision.
 ///
 /// Spelled `dp2-tp2-pp2-zero2-ga4-gc-offload-bf16`, in that order, without the parts at their default. A
@@ -85,6 +88,8 @@ pub enum PlanError {
     Number { spelling: String, part: String, least: u16, most: u16 },
     #[error("plan '{spelling}' is spelled '{canonical}'")]
     Spelling { spelling: String, canonical: String },
+    #[error("plan '{canonical}': it has more than 65535 ranks; lower a degree")]
+    Ranks { canonical: String },
     #[error("plan '{canonical}': zero is not combined with {with}")]
     ZeroWith { canonical: String, with: &'static str },
     #[error(
@@ -139,6 +144,10 @@ impl Plan {
     }
 
     fn check(self) -> Result<Plan, PlanError> {
+        let ranks = [self.dp, self.tp, self.pp].into_iter().map(u64::from).product::<u64>();
+        if ranks > MOST_RANKS {
+            return Err(PlanError::Ranks { canonical: self.to_string() });
+        }
         if self.zero > 0 && self.tp > 1 {
             return Err(PlanError::ZeroWith { canonical: self.to_string(), with: "tp" });
         }
@@ -266,6 +275,10 @@ mod tests {
             ("dp02", "plan 'dp02' is spelled 'dp2'"),
             ("zero4", "plan 'zero4': 'zero4' needs a whole number from 0 to 3"),
             ("dp0", "plan 'dp0': 'dp0' needs a whole number from 1 to 65535"),
+            (
+                "dp65535-tp65535-pp2",
+                "plan 'dp65535-tp65535-pp2': it has more than 65535 ranks; lower a degree",
+            ),
             (
                 "ddp2",
                 "plan 'ddp2': 'ddp2' is no part of a plan; parts are dpN tpN ppN zeroN gaN gc offload bf16",

@@ -1,7 +1,7 @@
 //! The plans of a job on devices that may be elsewhere and many.
 
 use schema::{
-    catalog::Workload,
+    catalog::{CatalogProgram, Workload},
     plan::{Axis, Plan},
 };
 
@@ -13,7 +13,27 @@ const MOST_MICRO_BATCHES: u16 = 64;
 /// The plans under which a workload can run on at most `devices`, as far as it is concerned: data-parallel degrees that divide its
 /// batch, and powers of two of the others. Offload is left out where the memory of a device is the host's.
 pub fn possible(workload: &Workload, global_batch: u32, devices: u32, memory: DeviceMemory) -> Vec<Plan> {
-    let has = |axis| workload.axes.contains(&axis);
+    let refuses = |plan: &Plan| workload.refuses(plan, global_batch).is_some();
+    on_axes(&workload.axes, refuses, (global_batch, devices, memory))
+}
+
+/// The same for a user's program.
+pub fn possible_of_program(
+    program: &CatalogProgram,
+    global_batch: u32,
+    devices: u32,
+    memory: DeviceMemory,
+) -> Vec<Plan> {
+    let refuses = |plan: &Plan| program.refuses(plan, global_batch).is_some();
+    on_axes(&program.axes, refuses, (global_batch, devices, memory))
+}
+
+fn on_axes(
+    axes: &[Axis],
+    refuses: impl Fn(&Plan) -> bool,
+    (global_batch, devices, memory): (u32, u32, DeviceMemory),
+) -> Vec<Plan> {
+    let has = |axis| axes.contains(&axis);
     let most = u16::try_from(devices.max(1)).unwrap_or(u16::MAX);
     let powers = |axis, most: u16| {
         let exponents = if has(axis) { most.ilog2() } else { 0 };
@@ -26,9 +46,9 @@ pub fn possible(workload: &Workload, global_batch: u32, devices: u32, memory: De
                 for ga in powers(Axis::Ga, MOST_MICRO_BATCHES) {
                     for zero in 0..=(if dp > 1 && tp * pp == 1 { 3 } else { 0 }) {
                         let degrees = Plan { dp, tp, pp, zero, ga, ..Plan::default() };
-                        if workload.refuses(&degrees, global_batch).is_none() {
+                        if !refuses(&degrees) {
                             plans.push(degrees);
-                            plans.extend(switched(&workload.axes, degrees));
+                            plans.extend(switched(axes, degrees));
                         }
                     }
                 }

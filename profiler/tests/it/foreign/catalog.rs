@@ -1,7 +1,10 @@
 //! Programs that the catalog defines: their commands follow from batches and plans.
 
 use front_door::{Door, has_cores};
-use record::rows::{self, ExportRow, Measurement, ProgramKind, Status};
+use record::{
+    calibration::{Calibration, Switch},
+    rows::{self, ExportRow, Measurement, ProgramKind, Status},
+};
 
 use super::{exits, with_program};
 
@@ -128,4 +131,16 @@ fn what_a_definition_does_not_allow_is_refused_before_anything_starts() {
         assert!(said.err.contains(words), "{arguments}: {}", said.err);
         assert!(!door.path("r").exists(), "{arguments}");
     }
+}
+
+#[test]
+fn the_switches_of_a_program_are_calibrated_under_its_plan() {
+    let Some(door) = with_definition() else { return };
+    let options = "--parts restart --device cpu:0,cpu:1 --repeats 2 --catalog mine.toml --out m.toml";
+    exits(0, &door, &format!("calibrate mine@b8@dp2 {options}"), &[]);
+    let calibrated = Calibration::read(&door.path("m.toml")).expect("it reads back");
+    let parts: Vec<Switch> = calibrated.restart.iter().map(|row| row.part).collect();
+    let expected = [Switch::Release, Switch::Hold, Switch::Stop, Switch::Start, Switch::Step, Switch::Total];
+    assert_eq!(parts, expected);
+    assert!(calibrated.restart.iter().all(|row| row.job == "mine@b8@dp2" && row.devices.len() == 2));
 }

@@ -84,10 +84,11 @@ impl Measured {
 
 impl SwitchCosts for Measured {
     fn cost(&self, job: &JobKey<'_>, devices: u32, of: Cost, luck: &mut dyn FnMut() -> f64) -> Option<Nanos> {
-        let Restarts { parts: measured, plan, .. } = self.closest(job, devices)?;
+        let Restarts { parts: measured, .. } = self.closest(job, devices)?;
         let is_measured = |parts: &&&[Switch]| parts.iter().all(|part| measured.contains_key(part));
-        // A program of the user's has no plan.
-        let parts = if plan.is_some() { parts(of, self.suspension) } else { parts_of_program(of) };
+        // The start of a program of the user's includes its first step.
+        let is_program = measured.contains_key(&Switch::Start) && !measured.contains_key(&Switch::FirstStep);
+        let parts = if is_program { parts_of_program(of) } else { parts(of, self.suspension) };
         let mut ns = 0.0;
         for part in *parts.iter().find(is_measured)? {
             let PartCost { ns: middle, log_deviation } = measured.get(part)?;
@@ -202,10 +203,14 @@ pub(super) mod tests {
             (Switch::Step, 9),
         ] {
             measured.add(&row("cmd-python3-1a2b3c", 1, part, [ms; 3])).unwrap();
+            measured.add(&row("mine@b8@dp2", 2, part, [ms; 3])).unwrap();
         }
         let program = JobKey::new("cmd-python3-1a2b3c", None, None);
-        let costs =
-            Cost::ALL.map(|of| measured.cost(&program, 1, of, &mut || 0.0).map(|cost| cost.0 / 1_000_000));
+        let of_catalog = job("mine", 8, "dp2");
+        let costs = |program: &JobKey<'_>, devices| {
+            Cost::ALL
+                .map(|of| measured.cost(program, devices, of, &mut || 0.0).map(|cost| cost.0 / 1_000_000))
+        };
         let expected = [
             (Cost::Start, 900),
             (Cost::Restart, 900),
@@ -215,10 +220,10 @@ pub(super) mod tests {
             (Cost::Stop, 40),
             (Cost::Exit, 40),
         ];
-        assert_eq!(
-            Cost::ALL.iter().copied().zip(costs).collect::<Vec<_>>(),
-            expected.map(|(of, ms)| (of, Some(ms)))
-        );
+        let expected = expected.map(|(of, ms)| (of, Some(ms)));
+        for costs in [costs(&program, 1), costs(&of_catalog, 2)] {
+            assert_eq!(Cost::ALL.iter().copied().zip(costs).collect::<Vec<_>>(), expected);
+        }
         // Half of the log interval is ln 2: five repeats have a deviation of sqrt(5) / 2.7764 of that.
         let unlucky = 100.0 * (2f64.ln() * 5f64.sqrt() / 2.776_445_105).exp() + 20.0;
         let drawn = ms(&lstm, 1, Cost::Start, 1.0).unwrap();

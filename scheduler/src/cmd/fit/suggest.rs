@@ -53,9 +53,11 @@ pub(super) fn run(
     for of in &measured.workloads {
         let name = &of.workload;
         let Some(workload) = catalog.get(name) else {
-            output::note(format_args!(
-                "fit: left out: the catalog has no workload '{name}', and its plans are not known"
-            ));
+            let why = match catalog.program(name) {
+                Some(_) => format!("'{name}' is a program of the catalog, and only workloads are suggested"),
+                None => format!("the catalog has no workload '{name}', and its plans are not known"),
+            };
+            output::note(format_args!("fit: left out: {why}"));
             continue;
         };
         let settings = candidates(of, workload, measured.is_on_cores, wanted.devices);

@@ -83,9 +83,8 @@ impl CatalogProgram {
             let runs = if runs.is_empty() { "dp1 alone".into() } else { runs.join(", ") };
             return Some(format!("{} runs no plans with {axis}; it runs {runs}", self.name));
         }
-        let above = |(axis, most): (&Axis, &u16)| degree(plan, *axis).is_some_and(|degree| degree > *most);
-        if let Some((axis, most)) = self.most.iter().find(|of_axis| above(*of_axis)) {
-            return Some(format!("{} runs plans up to {axis}{most}", self.name));
+        if let Some(reason) = self.refuses_degree(plan) {
+            return Some(reason);
         }
         if !self.batches.contains(&global_batch) {
             let batches: Vec<String> = self.batches.iter().map(u32::to_string).collect();
@@ -93,6 +92,13 @@ impl CatalogProgram {
         }
         (!global_batch.is_multiple_of(plan.batch_divisor()))
             .then(|| format!("a batch of {global_batch} cannot be cut into {}", plan.batch_divisor()))
+    }
+
+    fn refuses_degree(&self, plan: &Plan) -> Option<String> {
+        let is_above =
+            |(axis, most): &(&Axis, &u16)| degree(plan, **axis).is_some_and(|degree| degree > **most);
+        let (axis, most) = self.most.iter().find(is_above)?;
+        Some(format!("{} runs plans up to {axis}{most}", self.name))
     }
 }
 

@@ -40,7 +40,7 @@ fn pieces(word: &str) -> Vec<Piece<'_>> {
         let doubled =
             from.strip_prefix("{{").and_then(name).filter(|length| from[length + 2..].starts_with("}}"));
         let (piece, length) = match (doubled, name(&from[1..])) {
-            // What belongs to a launch is read again when the launch begins.
+            // The placeholder of a launch is read again when the launch begins.
             (Some(length), _) if OF_LAUNCH.contains(&&from[2..length + 2]) => {
                 (Piece::Text(&from[..length + 4]), length + 4)
             }

@@ -3,10 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    CatalogProgram, Words, degree,
+    CatalogProgram, WORDS, Words, degree,
     placeholders::{OF_LAUNCH, number, placeholders},
 };
 use crate::plan::{Axis, Plan, Precision};
+
+/// The length of a name that fits into tables and names of files.
+const LONGEST_NAME: usize = 40;
 
 /// The plan that uses an axis least, for comparison with a plan without the axis.
 const LEAST: [(Axis, &str, &str); 8] = [
@@ -24,17 +27,18 @@ impl CatalogProgram {
     /// The first semantic error of the definition, with the name of the program.
     pub(in crate::catalog) fn problem(&self) -> Option<String> {
         let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        if self.name.is_empty() || !self.name.chars().all(legal) || self.name.starts_with("cmd-") {
+        let is_long = self.name.len() > LONGEST_NAME;
+        if self.name.is_empty() || is_long || !self.name.chars().all(legal) || self.name.starts_with("cmd-") {
+            let shown: String = self.name.chars().take(2 * LONGEST_NAME).collect();
             return Some(format!(
-                "program name '{}': use a-z, 0-9 and '-', and begin with another word than cmd-",
-                self.name
+                "program name '{shown}': use up to {LONGEST_NAME} of a-z, 0-9 and '-', and begin with another word than cmd-"
             ));
         }
         self.problem_of_texts()
             .or_else(|| self.problem_of_batches())
             .or_else(|| {
-                self.refuses(&self.plan, self.batches[0])
-                    .map(|why| format!("its plan '{}' is impossible: {why}", self.plan))
+                let refused = self.batches.iter().find_map(|batch| self.refuses(&self.plan, *batch));
+                refused.map(|why| format!("its plan '{}' is impossible: {why}", self.plan))
             })
             .or_else(|| self.problem_of_axes())
             .or_else(|| self.problem_of_degrees())
@@ -57,6 +61,11 @@ impl CatalogProgram {
             };
             if words.is_empty() && key == "command" {
                 return Some("command: expected a program".into());
+            }
+            let has_words = |word: &String| placeholders(word).any(|name| name == "words");
+            let places = words.iter().filter(|word| has_words(word)).count();
+            if places > 1 || (places == 1 && !words.iter().any(|word| word == WORDS)) {
+                return Some(format!("{key}: {{words}} stands once, as a word of its own"));
             }
             let is_known = |name: &str| {
                 OF_LAUNCH.contains(&name)
@@ -116,7 +125,7 @@ impl CatalogProgram {
                     Words::OffOn(both) => texts.extend(both),
                 }
             }
-            texts.into_iter().any(|text| placeholders(text).any(|found| found == name))
+            texts.into_iter().any(|text| placeholders(text).any(|placeholder| placeholder == name))
         };
         let with_ranks = [Axis::Dp, Axis::Tp, Axis::Pp].into_iter().filter(|axis| self.axes.contains(axis));
         let lacking = with_ranks.into_iter().find(|axis| !names("ranks") && !names(&axis.to_string()))?;
@@ -143,7 +152,8 @@ impl CatalogProgram {
     /// No two plans have the same command.
     fn problem_of_plans(&self) -> Option<String> {
         let mut seen: BTreeMap<Vec<String>, Plan> = BTreeMap::new();
-        for plan in small_plans(&self.axes) {
+        let plans = small_plans(&self.axes).into_iter();
+        for plan in plans.filter(|plan| self.refuses_degree(plan).is_none()) {
             let other = seen.insert(self.arguments(64, &plan), plan);
             if let Some(other) = other {
                 return Some(format!(
@@ -163,21 +173,21 @@ fn remedy(axis: Axis) -> String {
     }
 }
 
-/// All plans of degrees up to 2 on these axes.
+/// All plans with no degree, one of 2 or one of 4 on these axes.
 fn small_plans(axes: &[Axis]) -> Vec<Plan> {
     let mut plans = vec![Plan::default()];
     for axis in axes {
-        let with = plans.clone().into_iter().map(|plan| match axis {
-            Axis::Dp => Plan { dp: 2, ..plan },
-            Axis::Tp => Plan { tp: 2, ..plan },
-            Axis::Pp => Plan { pp: 2, ..plan },
-            Axis::Zero => Plan { zero: 1, ..plan },
-            Axis::Ga => Plan { ga: 2, ..plan },
-            Axis::Gc => Plan { gc: true, ..plan },
-            Axis::Offload => Plan { offload: true, ..plan },
-            Axis::Bf16 => Plan { precision: Precision::Bf16, ..plan },
-        });
-        plans.extend(with.collect::<Vec<_>>());
+        let with = |plan: &Plan| match axis {
+            Axis::Dp => [2, 4].map(|dp| Plan { dp, ..*plan }).to_vec(),
+            Axis::Tp => [2, 4].map(|tp| Plan { tp, ..*plan }).to_vec(),
+            Axis::Pp => [2, 4].map(|pp| Plan { pp, ..*plan }).to_vec(),
+            Axis::Zero => [1, 2, 3].map(|zero| Plan { zero, ..*plan }).to_vec(),
+            Axis::Ga => [2, 4].map(|ga| Plan { ga, ..*plan }).to_vec(),
+            Axis::Gc => vec![Plan { gc: true, ..*plan }],
+            Axis::Offload => vec![Plan { offload: true, ..*plan }],
+            Axis::Bf16 => vec![Plan { precision: Precision::Bf16, ..*plan }],
+        };
+        plans.extend(plans.iter().flat_map(with).collect::<Vec<_>>());
     }
     // What cannot be combined, such as zero with tp, does not parse.
     plans.retain(|plan| plan.to_string().parse::<Plan>().is_ok());

@@ -65,10 +65,18 @@ fn definitions_without_a_meaning_are_refused_by_line_with_the_remedy() {
     };
     for (text, line, message) in [
         (with("batches", "batchs"), 5, "unknown field `batchs`"),
-        (with("\"mine\"", "\"Mine\""), 2, "program name 'Mine': use a-z, 0-9 and '-'"),
+        (with("\"mine\"", "\"Mine\""), 2, "program name 'Mine': use up to 40 of a-z, 0-9 and '-'"),
         (with("\"--checkpoint\"", "3"), 11, "expected a text, or two texts: for plans without the axis"),
         (with("{ga}", "{lr}"), 2, "command: nothing fills {lr}; placeholders are {ranks} {batch}"),
         (with("'{", "{"), 2, "command: a quote is not closed"),
+        (with("{ga}", "x{words}"), 2, "command: {words} stands once, as a word of its own"),
+        (with("{ga}", "{words} {words}"), 2, "command: {words} stands once"),
+        (with("zero {zero}", "zero"), 2, "plans dp2-zero1 and dp2-zero2 have the same command"),
+        (
+            with("[8, 16]", "[8, 9]").replace("axes", "plan = \"dp2\"\naxes"),
+            2,
+            "its plan 'dp2' is impossible: a batch of 9",
+        ),
         (with("[8, 16]", "[]"), 2, "batches: name one or more"),
         (with("[8, 16]", "[8, 8]"), 2, "batches: 8 is named twice"),
         (
