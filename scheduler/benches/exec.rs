@@ -1,5 +1,4 @@
-//! What a decision of a policy that is a program costs beyond the time of the program: at most 0.3 ms with 100 jobs of which the line
-//! shows one.
+//! What a decision of a policy that is a program costs beyond the time of the program.
 //!
 //! 100 jobs run on 100 devices and report their progress once a second, either one after the other, so that a line shows one job, or at
 //! one instant, so that it shows all. The program is this one. When all jobs run, it answers each line without looking at it. A rigid job

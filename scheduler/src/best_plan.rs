@@ -119,7 +119,7 @@ impl<'a> Search<'a> {
         workload: &'a Workload,
         global_batch: u32,
     ) -> Search<'a> {
-        let search = Search::of(model, file, fitted, Subject::Workload(workload), global_batch);
+        let search = Search::without_memory(model, file, fitted, Subject::Workload(workload), global_batch);
         let memory = RankMemory::new(workload, fitted, search.kind).with_outcomes(file);
         Search { memory: Some(memory), ..search }
     }
@@ -132,10 +132,11 @@ impl<'a> Search<'a> {
         program: &'a CatalogProgram,
         global_batch: u32,
     ) -> Search<'a> {
-        Search::of(model, file, fitted, Subject::Program(program), global_batch)
+        Search::without_memory(model, file, fitted, Subject::Program(program), global_batch)
     }
 
-    fn of(
+    /// A search that takes every plan to fit.
+    fn without_memory(
         model: &'a FittedModel,
         file: &ModelFile,
         fitted: &'a FittedWorkload,

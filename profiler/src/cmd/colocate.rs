@@ -131,7 +131,7 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
     if !has_jobs && !has_commands {
         bail!("name two jobs, as in `profile colocate lstm vae`; `profile list` shows the workloads");
     }
-    let kinds = JobKinds::of(&catalog, &args.jobs, has_commands);
+    let kinds = JobKinds::named(&catalog, &args.jobs, has_commands);
     args.measure.check_use(&args.run, kinds)?;
     args.measure.check_first_step_timeout(has_jobs)?;
     if let Some(job) = args.jobs.iter().find(|job| args.apart && job.device.is_some()) {

@@ -146,7 +146,7 @@ pub(super) struct JobKinds {
 }
 
 impl JobKinds {
-    pub(super) fn of(catalog: &Catalog, jobs: &[Job], has_commands: bool) -> JobKinds {
+    pub(super) fn named(catalog: &Catalog, jobs: &[Job], has_commands: bool) -> JobKinds {
         let is_program = |job: &Job| catalog.program(&job.workload).is_some();
         JobKinds {
             jobs: !jobs.is_empty(),

@@ -169,7 +169,7 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
     if !has_jobs {
         check_batch_of_programs(args)?;
     }
-    let kinds = JobKinds::of(&catalog, &jobs, has_commands);
+    let kinds = JobKinds::named(&catalog, &jobs, has_commands);
     args.measure.check_use(&args.run, kinds)?;
     args.measure.check_first_step_timeout(has_jobs || args.operators.is_some())?;
     let budget = args.resumable.budget.or(args.ci.map(|_| DEFAULT_BUDGET));

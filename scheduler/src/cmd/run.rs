@@ -271,11 +271,11 @@ fn cell(
 }
 
 /// Refuses words that are filled in for each launch of `profile`.
-fn check_words(asked: &JobRequest, argv: &[String]) -> anyhow::Result<()> {
+fn check_words(job: &JobRequest, argv: &[String]) -> anyhow::Result<()> {
     if argv.iter().any(|word| rig::has_words(word)) {
         bail!(
             "job '{}': only `profile` fills in {{launch}}, {{repeat}} and {{run}} in a command; write paths in place of them",
-            asked.name
+            job.name
         );
     }
     Ok(())

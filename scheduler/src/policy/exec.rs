@@ -75,18 +75,15 @@ impl Exec {
         loop {
             let quoted = |verb: &str| format!("{verb} '{}'", beginning(&line));
             match Line::read(&line).map_err(|error| anyhow!("{}: {error}", quoted("answered")))? {
-                Line::Ask(asked) => {
-                    let theirs = asked.turn;
-                    ensure!(theirs == turn, "asked in turn {theirs}; ask with the turn of the last line");
-                    let answers = questions::answer(view, &asked.ask).with_context(|| quoted("asked"))?;
+                Line::Ask(questions) => {
+                    let named = questions.turn;
+                    ensure!(named == turn, "asked in turn {named}; ask with the turn of the last line");
+                    let answers = questions::answer(view, &questions.ask).with_context(|| quoted("asked"))?;
                     line = self.program.reply(Answers { turn, answers }.to_line())?;
                 }
                 Line::Answer(answer) => {
-                    let theirs = answer.turn;
-                    ensure!(
-                        theirs == turn,
-                        "answered turn {theirs}; answer each line once, with its own turn"
-                    );
+                    let named = answer.turn;
+                    ensure!(named == turn, "answered turn {named}; answer each line once, with its own turn");
                     let explained = answer.explain.keys();
                     let mut checked = explained.map(|job| questions::check_job(view, "explain", *job));
                     checked

@@ -9,6 +9,7 @@
 #[cfg(test)]
 extern crate self as schema;
 
+pub mod braces;
 pub mod capabilities;
 pub mod catalog;
 pub mod checkpoint;

@@ -102,12 +102,15 @@ mod tests {
             (r#"{"job":0,"devices":[0],"share":2}"#, "2 is no share of the time; write a number above 0"),
             (r#"{"job":0,"devices":[0],"plan":"dp0"}"#, "plan 'dp0'"),
         ] {
-            let found = Line::read(&format!(r#"{{"turn":0,"ask":[{question}]}}"#)).unwrap_err();
-            assert!(found.starts_with(error), "{question}: {found}");
+            let message = Line::read(&format!(r#"{{"turn":0,"ask":[{question}]}}"#)).unwrap_err();
+            assert!(message.starts_with(error), "{question}: {message}");
         }
         for also in [r#""actions":[]"#, r#""reason":"x""#, r#""wake_at_ns":3"#, r#""explain":{"0":"x"}"#] {
-            let found = Line::read(&format!(r#"{{"turn":0,"ask":[],{also}}}"#)).unwrap_err();
-            assert!(found.starts_with("a line with `ask` has `turn` and nothing else"), "{also}: {found}");
+            let message = Line::read(&format!(r#"{{"turn":0,"ask":[],{also}}}"#)).unwrap_err();
+            assert!(
+                message.starts_with("a line with `ask` has `turn` and nothing else"),
+                "{also}: {message}"
+            );
         }
     }
 }

@@ -29,7 +29,7 @@ pub struct Answer {
     pub explain: BTreeMap<JobId, String>,
 }
 
-/// The fields of both kinds of lines, which are told apart by `ask` and `actions`.
+/// The fields of a line. A line of questions has `ask`, and an answer has `actions`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Fields {
@@ -128,8 +128,8 @@ mod tests {
             (r#"{"turn":0,"actions":[],"wake_at":3}"#, "unknown field `wake_at`"),
             (r#"{"turn":0,"actions":[],"explain":{"a":"x"}}"#, "invalid value"),
         ] {
-            let found = Line::read(line).unwrap_err();
-            assert!(found.starts_with(error), "{found}");
+            let message = Line::read(line).unwrap_err();
+            assert!(message.starts_with(error), "{message}");
         }
     }
 }

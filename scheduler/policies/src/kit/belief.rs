@@ -186,9 +186,9 @@ fn peak(view: &View<'_>, job: JobId, devices: &[DeviceId]) -> Option<u64> {
 /// The peak of memory that a job was measured to need on a device alone, under a plan on these devices, or else under this plan on any.
 pub fn peak_if(view: &View<'_>, (job, plan): (JobId, Option<Plan>), devices: &[DeviceId]) -> Option<u64> {
     measured_peak(view, (job, plan), devices).or_else(|| {
-        let asked = view.request(job);
-        let (workload, device_type) = (asked.what.workload(), view.topology.type_of(*devices.first()?));
-        let subject = asked.subject(&workload, plan, view.topology, device_type);
+        let request = view.request(job);
+        let (workload, device_type) = (request.what.workload(), view.topology.type_of(*devices.first()?));
+        let subject = request.subject(&workload, plan, view.topology, device_type);
         view.known.classes?.use_alone(&subject)?.peak_memory_bytes
     })
 }

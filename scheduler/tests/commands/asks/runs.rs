@@ -1,4 +1,4 @@
-//! What a program is told before a run, in it and after it, and when the model of the run has learned.
+//! The answers that a program receives in the simulation before a run, in the run and in its replay, also from a model that learns.
 
 use std::{collections::BTreeSet, fs};
 

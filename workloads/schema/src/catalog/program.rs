@@ -1,6 +1,6 @@
 //! A user's program in the catalog: the command line for each batch and plan that it can train with.
 
-mod placeholders;
+mod numbers;
 mod problem;
 #[cfg(test)]
 mod tests;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use self::placeholders::filled;
+use self::numbers::filled;
 use crate::plan::{Axis, Plan};
 
 /// A program that is a workload: a job names it, a batch and a plan, and its definition says what to type for these.
@@ -20,7 +20,7 @@ pub struct CatalogProgram {
     /// A one-line description for `profile list`.
     #[serde(default)]
     pub about: String,
-    /// The program and its arguments, split as a shell splits them. Placeholders in braces stand for numbers of the job:
+    /// The program and its arguments, split as a shell splits them. Names in braces stand for numbers of the job:
     /// `{ranks}`, `{batch}`, `{micro_batch}`, `{dp}`, `{tp}`, `{pp}`, `{ga}` and `{zero}`. `{words}` stands for the words of all axes,
     /// which otherwise follow the command.
     pub command: String,
@@ -35,7 +35,7 @@ pub struct CatalogProgram {
     /// The highest degrees, or stages of zero, of axes that have them.
     #[serde(default)]
     pub most: BTreeMap<Axis, u16>,
-    /// What an axis adds to the command, with the same placeholders.
+    /// What an axis adds to the command, with the same names in braces.
     #[serde(default)]
     pub words: BTreeMap<Axis, Words>,
 }

@@ -4,9 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     CatalogProgram, WORDS, Words, degree,
-    placeholders::{OF_LAUNCH, number, placeholders},
+    numbers::{is_of_launch, number},
 };
-use crate::plan::{Axis, Plan, Precision};
+use crate::{
+    braces,
+    plan::{Axis, Plan, Precision},
+};
 
 /// The length of a name that fits into tables and names of files.
 const LONGEST_NAME: usize = 40;
@@ -62,21 +65,21 @@ impl CatalogProgram {
             if words.is_empty() && key == "command" {
                 return Some("command: expected a program".into());
             }
-            let has_words = |word: &String| placeholders(word).any(|name| name == "words");
+            let has_words = |word: &String| braces::names(word).any(|name| name == "words");
             let places = words.iter().filter(|word| has_words(word)).count();
             if places > 1 || (places == 1 && !words.iter().any(|word| word == WORDS)) {
                 return Some(format!("{key}: {{words}} stands once, as a word of its own"));
             }
             let is_known = |name: &str| {
-                OF_LAUNCH.contains(&name)
+                is_of_launch(name)
                     || number(name, 1, &Plan::default()).is_some()
                     || (key == "command" && name == "words")
             };
             if let Some(unknown) =
-                words.iter().flat_map(|word| placeholders(word)).find(|name| !is_known(name))
+                words.iter().flat_map(|word| braces::names(word)).find(|name| !is_known(name))
             {
                 return Some(format!(
-                    "{key}: nothing fills {{{unknown}}}; placeholders are {{ranks}} {{batch}} {{micro_batch}} {{dp}} {{tp}} \
+                    "{key}: nothing fills {{{unknown}}}; names in braces are {{ranks}} {{batch}} {{micro_batch}} {{dp}} {{tp}} \
                      {{pp}} {{ga}} {{zero}} {{launch}} {{repeat}} {{run}} and, in the command, {{words}}; write {{{{{unknown}}}}} for \
                      the text itself"
                 ));
@@ -125,7 +128,7 @@ impl CatalogProgram {
                     Words::OffOn(both) => texts.extend(both),
                 }
             }
-            texts.into_iter().any(|text| placeholders(text).any(|placeholder| placeholder == name))
+            texts.into_iter().any(|text| braces::names(text).any(|other| other == name))
         };
         let with_ranks = [Axis::Dp, Axis::Tp, Axis::Pp].into_iter().filter(|axis| self.axes.contains(axis));
         let lacking = with_ranks.into_iter().find(|axis| !names("ranks") && !names(&axis.to_string()))?;

@@ -67,7 +67,7 @@ fn definitions_without_a_meaning_are_refused_by_line_with_the_remedy() {
         (with("batches", "batchs"), 5, "unknown field `batchs`"),
         (with("\"mine\"", "\"Mine\""), 2, "program name 'Mine': use up to 40 of a-z, 0-9 and '-'"),
         (with("\"--checkpoint\"", "3"), 11, "expected a text, or two texts: for plans without the axis"),
-        (with("{ga}", "{lr}"), 2, "command: nothing fills {lr}; placeholders are {ranks} {batch}"),
+        (with("{ga}", "{lr}"), 2, "command: nothing fills {lr}; names in braces are {ranks} {batch}"),
         (with("'{", "{"), 2, "command: a quote is not closed"),
         (with("{ga}", "x{words}"), 2, "command: {words} stands once, as a word of its own"),
         (with("{ga}", "{words} {words}"), 2, "command: {words} stands once"),
