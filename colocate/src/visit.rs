@@ -213,7 +213,8 @@ impl Group<'_> {
                 }
             }
             Some(RigEvent::Ended { member, end, .. }) => self.replace(member, &end)?,
-            None => {}
+            // A checkpoint says nothing of the times of a group.
+            Some(RigEvent::Saved { .. } | RigEvent::NotSaved { .. }) | None => {}
         }
         if self.event_loop.is_interrupted() { Err(Stop::Interrupted) } else { Ok(()) }
     }

@@ -44,7 +44,7 @@ impl<'a> Follower<'a> {
                     return Ok(Follower { event_loop, member, steps: Vec::new() });
                 }
                 Some(RigEvent::Ended { end, .. }) => bail!("{}", end.err_detail.unwrap_or_default()),
-                Some(RigEvent::Started { .. } | RigEvent::Said { .. }) | None => {}
+                Some(_) | None => {}
             }
         }
     }

@@ -143,7 +143,7 @@ fn job(
         name: row.name,
         shared: Arc::new(SharedRequest {
             takes_no_checkpoint: why_no_checkpoint,
-            pausing: pausing(why_no_checkpoint.is_some(), steps_regex.is_some()),
+            pausing: pausing(is_users_program(&what, catalog), steps_regex.is_some()),
             what,
             plan,
             devices,
@@ -203,7 +203,7 @@ fn what(
     }
 }
 
-/// The same for a program of the catalog. It takes no checkpoint, so that it keeps its plan.
+/// The same for a program of the catalog.
 fn of_program(
     program: &CatalogProgram,
     job: &Job,
@@ -212,12 +212,10 @@ fn of_program(
     let global_batch = job.global_batch.unwrap_or(program.batches[0]);
     let plan = job.plan.unwrap_or(program.plan);
     check_devices(row, &program.name, &plan)?;
-    if row.elastic {
-        let name = &program.name;
-        return Err((
-            "elastic",
-            format!("{name} is a program, which takes no checkpoint and keeps its plan; write false"),
-        ));
+    if row.elastic
+        && let Some(why) = program.keeps_its_plan()
+    {
+        return Err(("elastic", format!("{} keeps its plan: {why}; write false", program.name)));
     }
     for (column, is_given) in [
         ("search", row.search.is_some()),
@@ -247,11 +245,19 @@ fn check_devices(row: &TraceRow, workload: &str, plan: &Plan) -> Result<(), (&'s
     Err(("devices", format!("is {devices}, and {takes}; name a plan in job")))
 }
 
-/// Why a job takes no checkpoint, if it is a program of the user's.
+/// Why a job takes no checkpoint.
 fn why_no_checkpoint(what: &Payload, catalog: &Catalog) -> Option<&'static str> {
     match what {
         Payload::Command(_) => Some("it is a command"),
-        Payload::Training { workload, .. } => catalog.program(workload).map(|_| "it is a program"),
+        Payload::Training { workload, .. } => catalog.program(workload)?.takes_no_checkpoint(),
+    }
+}
+
+/// Whether a job runs a program of the user's.
+fn is_users_program(what: &Payload, catalog: &Catalog) -> bool {
+    match what {
+        Payload::Command(_) => true,
+        Payload::Training { workload, .. } => catalog.program(workload).is_some(),
     }
 }
 

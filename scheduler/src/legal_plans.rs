@@ -9,7 +9,7 @@ use engine::{
 };
 use jobs::plans::{self, Judgement, memory::DeviceMemory};
 use schema::{
-    catalog::{Catalog, Workload},
+    catalog::{Catalog, CatalogProgram, Workload},
     device::Device,
     plan::Plan,
 };
@@ -31,22 +31,20 @@ pub fn enumerate(
     }
     let mut of = HashMap::new();
     for ((workload, batch), asked_for) in &asked_for {
+        if let Some(program) = catalog.program(workload) {
+            of.insert((program.name.clone(), *batch), of_program(program, *batch, asked_for, topology));
+            continue;
+        }
         let Some(workload) = catalog.get(workload) else { continue };
         of.insert((workload.name.clone(), *batch), {
             let on_type = |(device_type, devices): (&str, Vec<Device>)| {
                 let is_possible = |device: &&Device| workload.model.refuses_device(device).is_none();
                 let most = devices.iter().take_while(is_possible).count();
-                let memory = match devices.first() {
-                    Some(Device::Cuda(_)) => DeviceMemory::Own,
-                    _ => DeviceMemory::Host,
-                };
                 let possible = match most {
                     0 => Vec::new(),
-                    most => plans::possible(workload, *batch, most as u32, memory),
+                    most => plans::possible(workload, *batch, most as u32, memory(&devices)),
                 };
-                let is_other = |plan: &&Plan| plan.ranks() <= most as u32 && !possible.contains(plan);
-                let others: Vec<Plan> = asked_for.iter().filter(is_other).copied().collect();
-                let plans = possible.into_iter().chain(others).filter_map(|plan| {
+                let plans = with_asked_for(possible, asked_for, most).into_iter().filter_map(|plan| {
                     let on = (device_type, &devices[..plan.ranks() as usize]);
                     let judged = judge(workload, *batch, &plan, on);
                     judged.refusal.is_none().then_some((plan, judged.memory_bytes))
@@ -57,4 +55,38 @@ pub fn enumerate(
         });
     }
     LegalPlans::new(of)
+}
+
+/// The plans of a program on devices of each type. No memory is estimated before a launch, so that every plan is taken to fit.
+fn of_program(
+    program: &CatalogProgram,
+    batch: u32,
+    asked_for: &BTreeSet<Plan>,
+    topology: &Topology,
+) -> Vec<PlansOnType> {
+    let on_type = |(device_type, devices): (&str, Vec<Device>)| {
+        let most = devices.len();
+        let possible = plans::possible_of_program(program, batch, most as u32, memory(&devices));
+        let plans = with_asked_for(possible, asked_for, most);
+        PlansOnType {
+            device_type: device_type.into(),
+            plans: plans.into_iter().map(|plan| (plan, None)).collect(),
+        }
+    };
+    topology.by_type().into_iter().map(on_type).collect()
+}
+
+/// The possible plans, and those of at most this number of devices that jobs ask for.
+fn with_asked_for(mut possible: Vec<Plan>, asked_for: &BTreeSet<Plan>, devices: usize) -> Vec<Plan> {
+    let is_other = |plan: &&Plan| plan.ranks() as usize <= devices && !possible.contains(plan);
+    let others: Vec<Plan> = asked_for.iter().filter(is_other).copied().collect();
+    possible.extend(others);
+    possible
+}
+
+fn memory(devices: &[Device]) -> DeviceMemory {
+    match devices.first() {
+        Some(Device::Cuda(_)) => DeviceMemory::Own,
+        _ => DeviceMemory::Host,
+    }
 }

@@ -12,7 +12,7 @@ use schema::{
     catalog::{Catalog, Workload},
     device::Device,
     plan::Plan,
-    spec::{AllReduce, LaunchSpec, Program, Training},
+    spec::{AllReduce, JobCheckpoint, LaunchSpec, Program, Training},
 };
 
 use crate::workload_lookup;
@@ -45,12 +45,15 @@ pub fn request(
         }
     };
     let launch = launch_name(number, cell);
+    let program_of_catalog = catalog.program(&cell.workload).filter(|_| cell.command.is_some());
+    let checkpoint = program_of_catalog.and_then(|program| program.checkpoint.clone());
     let spec = LaunchSpec {
         cell: cell.name.clone(),
         block,
         steps_regex: settings.steps_regex.clone().filter(|_| cell.command.is_some()),
         input: settings.input.clone().filter(|_| cell.command.is_some()),
         surroundings: settings.surroundings.clone().filter(|_| cell.command.is_some()),
+        checkpoint: checkpoint.map(|definition| JobCheckpoint { folder: launch.clone(), definition }),
         sharing: cell.sharing.clone(),
         threads: settings.threads.unwrap_or_else(|| threads(&cell.devices)),
         threads_named: settings.threads.is_some(),
@@ -63,6 +66,17 @@ pub fn request(
     let first_step = settings.first_step_timeout_s.map_or(FIRST_STEP, Duration::from_secs_f64);
     let timeouts = Timeouts { heartbeat, first_step, ..Timeouts::default() };
     Ok(LaunchRequest { run: run.clone(), spec, timeouts, isolation: Isolation::default() })
+}
+
+/// Lets the program of a launch go on from what an earlier launch has saved in this folder of the run's checkpoints.
+pub fn resume(spec: &mut LaunchSpec, catalog: &Catalog, cell: &Cell, folder: &str) {
+    let program = catalog.program(&cell.workload);
+    if let (Some(program), Some(batch), Some(plan)) = (program, cell.global_batch, &cell.plan) {
+        spec.program = Program::Command(program.arguments_to_resume(batch, plan));
+    }
+    if let Some(checkpoint) = &mut spec.checkpoint {
+        folder.clone_into(&mut checkpoint.folder);
+    }
 }
 
 /// `0007-resnet50`.

@@ -7,6 +7,15 @@ use schema::{units::Nanos, wire::Event};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Member(pub u32);
 
+/// The number of steps that a checkpoint of a program holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SavedSteps {
+    /// From the first start of its job on.
+    OfJob(u64),
+    /// From the start of this launch on.
+    OfLaunch(u64),
+}
+
 /// An event of a rig; `launch` is the name of the member's launch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RigEvent {
@@ -14,6 +23,10 @@ pub enum RigEvent {
     Started { member: Member, launch: String, rank: u32, pid: u32 },
     /// What a rank said, at its own time. Events of one rank come in order.
     Said { member: Member, rank: u32, at: Nanos, event: Event },
+    /// A program that defines a checkpoint has saved its work.
+    Saved { member: Member, steps: SavedSteps },
+    /// A program that was told to save has not, for this reason.
+    NotSaved { member: Member, why: String },
     /// Nothing of the launch is left, and its end is on file.
     Ended { member: Member, launch: String, end: LaunchEnd },
 }

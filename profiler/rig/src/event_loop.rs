@@ -32,7 +32,8 @@ impl<'a> EventLoop<'a> {
                 sampler.watch(launch, *rank, *pid)
             }
             (Some(sampler), RigEvent::Ended { launch, end, .. }) => sampler.unwatch(launch, &end.ranks),
-            (Some(_), RigEvent::Said { .. }) | (None, _) => {}
+            (Some(_), RigEvent::Said { .. } | RigEvent::Saved { .. } | RigEvent::NotSaved { .. })
+            | (None, _) => {}
         }
         Some(event)
     }

@@ -20,6 +20,7 @@ mod preload;
 mod pytorch;
 mod rank;
 mod remains;
+mod saves;
 mod scraper;
 mod start;
 mod surroundings;
@@ -60,6 +61,7 @@ use self::{
     listener::{Fault, Listener},
     pytorch::PytorchWatch,
     rank::Rank,
+    saves::Saves,
     scraper::Scraper,
     verdict::Evidence,
 };
@@ -93,6 +95,8 @@ pub struct Timeouts {
     pub startup: Duration,
     /// The time in which a program of the user's must take its first step, if an amount of its steps is to be measured.
     pub first_step: Duration,
+    /// The time in which a program of the user's that was told to save must show a checkpoint.
+    pub save: Duration,
     /// The time between SIGTERM and SIGKILL.
     pub grace: Duration,
     /// The time after SIGKILL in which a process must end. A process that has not ended waits in the kernel for something that
@@ -111,6 +115,7 @@ impl Default for Timeouts {
             heartbeat: Duration::from_secs(60),
             startup: Duration::from_secs(300),
             first_step: FIRST_STEP,
+            save: Duration::from_secs(300),
             grace: Duration::from_secs(10),
             death: Duration::from_secs(30),
         }
@@ -144,6 +149,8 @@ pub(crate) enum Order {
     /// Sets the interval between reads of the events of a job that trains.
     LookEvery(Duration),
     Tell(Command),
+    /// Tell a program that defines a checkpoint to save.
+    Save,
     Freeze,
     Thaw,
     Stop(StopMode),
@@ -174,6 +181,8 @@ struct Launch {
     grant: Option<Grant>,
     /// `Some` if steps are found in the program's output.
     scraper: Option<Scraper>,
+    /// `Some` if the program defines a checkpoint.
+    saves: Option<Saves>,
     commands: VecDeque<Command>,
     /// Whether a program of the user's, which has no stop command, is to end at its next boundary.
     leaving: bool,
@@ -222,6 +231,7 @@ pub(crate) async fn supervise(
         ranks: Vec::new(),
         grant: None,
         scraper: None,
+        saves: None,
         commands: VecDeque::new(),
         leaving: false,
         is_frozen: false,
@@ -264,6 +274,8 @@ pub(crate) async fn supervise(
             () = sleep(launch.poll_after()) => {}
         }
         launch.listen();
+        launch.look_for_saves(false);
+        launch.let_save();
         launch.refuse_unheard();
         launch.look_for_pytorch();
         launch.let_go();
@@ -304,6 +316,7 @@ impl Launch {
                 let what = format!("cannot be told to '{name}': programs of the user's take no commands");
                 self.fail(0, (ErrorKind::Unsupported, what));
             }
+            Order::Save => self.order_save(),
             Order::Freeze => self.freeze(),
             Order::Thaw => self.thaw(),
             Order::Stop(StopMode::AtStepBoundary) => {
@@ -353,6 +366,7 @@ impl Launch {
         self.ranks[index].leash = None;
         self.ranks[index].stdin = None;
         self.listen();
+        self.look_for_saves(true);
         let memory_ran_out = out_of_memory_kills() > self.out_of_memory_kills;
         let granted = self.granted();
         let listeners = &mut self.ranks[index].listeners;
@@ -391,6 +405,9 @@ impl Launch {
                     fault = Some((listener::kind_of(*kind), format!("failed: {error}")));
                 }
                 let EventLine { rank, mono_ns: at, event, .. } = line;
+                if let (Event::Step(step), 0, Some(saves)) = (&event, rank, &mut self.saves) {
+                    saves.note(step, at);
+                }
                 let event = ending::counted(event, self.released_at);
                 self.reports.extend(event.map(|event| RigEvent::Said {
                     member: self.member,
@@ -429,8 +446,9 @@ impl Launch {
     /// The time of the next read if there is no event before.
     fn poll_after(&self) -> Duration {
         let mut listeners = self.ranks.iter().flat_map(|rank| &rank.listeners);
-        let somebody_waits = self.ending != Ending::No || self.leaving || !self.commands.is_empty();
-        if listeners.clone().any(Listener::owes_reply) {
+        let somebody_waits =
+            self.ending != Ending::No || self.leaving || self.is_to_save() || !self.commands.is_empty();
+        if self.is_saving() || listeners.clone().any(Listener::owes_reply) {
             POLL_REPLY
         } else if somebody_waits || listeners.any(Listener::is_due) {
             POLL_WAITING
@@ -452,7 +470,9 @@ impl Launch {
         self.logs_seen = now;
         for rank in &mut self.ranks {
             for (place, log) in rank.logs.iter_mut().enumerate() {
-                let read_to = self.scraper.as_ref().map_or(u64::MAX, |scraper| scraper.read_to(place));
+                let scraped = self.scraper.as_ref().map_or(u64::MAX, |scraper| scraper.read_to(place));
+                let searched = self.saves.as_ref().map_or(u64::MAX, |saves| saves.read_to(place));
+                let read_to = scraped.min(searched);
                 // If a log cannot be shortened while it is written, it is shortened at the end.
                 let _ = log.give_back(read_to);
             }

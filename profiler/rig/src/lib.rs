@@ -28,7 +28,7 @@ mod stop;
 pub mod usage;
 
 pub use self::{
-    event::{Member, RigEvent},
+    event::{Member, RigEvent, SavedSteps},
     event_loop::EventLoop,
     exit::Exit,
     idle_tracker::IdleTracker,

@@ -41,7 +41,7 @@ pub fn measure_alone(
                 measured.update(event_loop.rig, &event);
             }
             Some(RigEvent::Ended { end, .. }) => return end,
-            Some(RigEvent::Said { .. }) | None => {}
+            Some(_) | None => {}
         }
         if event_loop.is_interrupted() && leaving != Some(StopMode::Immediately) {
             leaving = Some(StopMode::Immediately);

@@ -112,6 +112,13 @@ pub fn descendants(root: i32) -> Vec<ProcessId> {
     below(&alive, vec![root])
 }
 
+/// The live process `root` and all live processes below it.
+pub(crate) fn family(root: i32) -> Vec<ProcessId> {
+    let alive = all_alive();
+    let own = alive.iter().find(|stat| stat.pid == root).map(ProcessId::of);
+    own.into_iter().chain(below(&alive, vec![root])).collect()
+}
+
 fn below(alive: &[Stat], mut roots: Vec<i32>) -> Vec<ProcessId> {
     let mut children: HashMap<i32, Vec<&Stat>> = HashMap::new();
     for stat in alive {

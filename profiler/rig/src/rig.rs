@@ -97,6 +97,11 @@ impl Rig {
         self.order(member, Order::Tell(command));
     }
 
+    /// Tells a program that defines a checkpoint to save, when it rests. It is granted the steps that it needs to.
+    pub fn save(&self, member: Member) {
+        self.order(member, Order::Save);
+    }
+
     /// Stops all processes of a member by SIGSTOP, wherever they are. For a program that obeys no grant.
     pub fn freeze(&self, member: Member) {
         self.order(member, Order::Freeze);

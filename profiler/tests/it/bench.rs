@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 /// Far longer than anything here takes, even on a busy machine.
 pub(crate) const PATIENT: Timeouts =
-    Timeouts { heartbeat: LONG, startup: LONG, first_step: LONG, grace: LONG, death: LONG };
+    Timeouts { heartbeat: LONG, startup: LONG, first_step: LONG, save: LONG, grace: LONG, death: LONG };
 
 pub(crate) const PLENTY: u64 = 1_000_000;
 

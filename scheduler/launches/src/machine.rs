@@ -29,6 +29,8 @@ pub struct Traits {
     pub ranks: usize,
     /// Whether its ranks answer commands. A program of the user's does not.
     pub answers: bool,
+    /// Whether it can be told to save. Some programs of the user's save only when they are ended.
+    pub saves_on_order: bool,
     /// The way in which launches of the run are suspended.
     pub suspension: Suspension,
 }
@@ -66,6 +68,11 @@ impl LaunchMachine {
 
     pub fn phase(&self) -> LaunchPhase {
         self.phase
+    }
+
+    /// Whether it can be told to save.
+    pub fn saves_on_order(&self) -> bool {
+        self.traits.saves_on_order
     }
 
     /// Whether it may be granted work.
@@ -186,20 +193,24 @@ impl LaunchMachine {
             LaunchPhase::Starting if self.traits.answers => self.kill(effects),
             // A program may train before its first event arrives, and may save its work on SIGTERM.
             LaunchPhase::Starting => self.leave(effects),
-            // It may save its work on SIGTERM.
             LaunchPhase::Frozen => {
                 effects.push(Effect::Thaw);
-                self.leave(effects);
-            }
-            _ if checkpoint => {
-                self.phase = LaunchPhase::Saving;
-                match self.memory {
-                    Memory::OnDevice => self.save(true, effects),
-                    Memory::OnHost => self.move_to(Place::Device, effects),
-                    // It goes on when the move has ended.
-                    Memory::Moving(_) => {}
+                if checkpoint {
+                    self.save_and_leave(effects);
+                } else {
+                    // It may save its work on SIGTERM.
+                    self.leave(effects);
                 }
             }
+            _ if checkpoint => match self.memory {
+                Memory::OnDevice => self.save_and_leave(effects),
+                Memory::OnHost => {
+                    self.phase = LaunchPhase::Saving;
+                    self.move_to(Place::Device, effects);
+                }
+                // It goes on when the move has ended.
+                Memory::Moving(_) => self.phase = LaunchPhase::Saving,
+            },
             // A process whose memory is moved is locked and cannot end by itself.
             _ if !self.is_on_device() => self.kill(effects),
             _ => self.leave(effects),
@@ -251,7 +262,7 @@ impl LaunchMachine {
         self.memory = if to == Place::Host { Memory::OnHost } else { Memory::OnDevice };
         match (self.phase, to) {
             // It is saved first, or it would have been ended at once.
-            (LaunchPhase::Saving, Place::Device) => self.save(true, effects),
+            (LaunchPhase::Saving, Place::Device) => self.save_and_leave(effects),
             (LaunchPhase::Saving, Place::Host) => self.move_to(Place::Device, effects),
             (LaunchPhase::Suspending, Place::Host) => self.suspended(effects),
             (LaunchPhase::Resuming, Place::Device) => self.run(effects),
@@ -276,6 +287,16 @@ impl LaunchMachine {
     fn save(&mut self, is_last: bool, effects: &mut Vec<Effect>) {
         self.saves += 1;
         self.tell(PendingCommand::Save { number: self.saves, is_last }, effects);
+    }
+
+    /// Saves it, after which it leaves. A program that cannot be told to save may do so when it is ended.
+    fn save_and_leave(&mut self, effects: &mut Vec<Effect>) {
+        if self.traits.saves_on_order {
+            self.phase = LaunchPhase::Saving;
+            self.save(true, effects);
+        } else {
+            self.leave(effects);
+        }
     }
 
     fn move_to(&mut self, place: Place, effects: &mut Vec<Effect>) {

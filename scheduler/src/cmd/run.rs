@@ -243,9 +243,10 @@ fn cell(
     };
     if let Some(program) = catalog.program(workload) {
         let plan = asked.plan.unwrap_or(program.plan);
-        check_words(asked, &program.arguments(global_batch, &plan))?;
         let cell = catalog_programs::cell(program, global_batch, plan, pool)?;
-        return Ok(Cell { name: asked.name.clone(), devices: Vec::new(), ..cell });
+        // An elastic job may run under another plan, so that this one is no reason to refuse it.
+        let unsupported = cell.unsupported.filter(|_| !asked.elastic);
+        return Ok(Cell { name: asked.name.clone(), devices: Vec::new(), unsupported, ..cell });
     }
     let workload = workload_lookup::workload(catalog, workload)?;
     let plan = asked.plan.unwrap_or(workload.plan);

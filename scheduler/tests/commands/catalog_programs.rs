@@ -222,7 +222,7 @@ fn a_trace_asks_a_program_only_for_what_it_can_do() {
         ("mine,40,2,,", "column 'devices': is 2, and dp1, the plan of mine, takes 1"),
         (
             "mine,40,,true,",
-            "column 'elastic': mine is a program, which takes no checkpoint and keeps its plan",
+            "column 'elastic': mine keeps its plan: its program defines no checkpoint; write false",
         ),
     ] {
         let Some(door) =

@@ -25,6 +25,7 @@ mod output;
 mod plan;
 mod policies;
 mod predict;
+mod program_checkpoints;
 mod program_lengths;
 mod received;
 mod reconfigure;

@@ -11,6 +11,8 @@ words! {
         Repeat = "repeat",
         /// The directory of the run.
         Run = "run",
+        /// The folder for checkpoints of a job of a program that defines how it saves.
+        Checkpoint = "checkpoint",
     }
 }
 

@@ -22,7 +22,7 @@ use crate::{
     plan::{Axis, Plan},
 };
 pub use model::*;
-pub use program::{CatalogProgram, Words};
+pub use program::{CatalogProgram, ProgramCheckpoint, SaveOrder, SaveSignal, SavedSign, Words};
 
 /// All workloads known to a program, and the programs of the user's files, by name. No two of them have the same name.
 #[derive(Clone, Debug, Default)]

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     FORMAT,
-    catalog::Workload,
+    catalog::{ProgramCheckpoint, Workload},
     device::Device,
     files::{self, RunError},
     mesh::Mesh,
@@ -45,6 +45,9 @@ pub struct LaunchSpec {
     /// no words are filled in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub surroundings: Option<Surroundings>,
+    /// How a program of the catalog saves its work, if its definition says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<JobCheckpoint>,
     /// One device for each rank, in order of ranks.
     pub devices: Vec<Device>,
     /// Cores of the host that each rank of a job on GPUs is bound to, in order of ranks. Empty if the rank
@@ -68,6 +71,15 @@ pub struct LaunchSpec {
     /// The steps whose operators are recorded, in a launch that is made for this and not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operators: Option<OperatorSteps>,
+}
+
+/// Where the program of a job saves its work, and how.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobCheckpoint {
+    /// The name of its folder among the checkpoints of the run.
+    pub folder: String,
+    pub definition: ProgramCheckpoint,
 }
 
 /// Steps during which each rank records its operators with PyTorch's profiler. The trace of a rank is in a file beside its events, with
@@ -110,6 +122,7 @@ impl LaunchSpec {
             steps_regex: None,
             input: None,
             surroundings: None,
+            checkpoint: None,
             devices,
             host_cores: Vec::new(),
             sharing: Sharing::Alone,

@@ -73,8 +73,8 @@ impl Launch {
     pub(super) fn urge(&mut self) {
         let Timeouts { heartbeat, startup, .. } = self.timeouts;
         match self.ending {
-            // Its time limits start anew when it goes on.
-            Ending::No if self.is_frozen => self.hear_all(),
+            // Its time limits start anew when it goes on, and a checkpoint has a limit of its own.
+            Ending::No if self.is_frozen || self.is_saving() => self.hear_all(),
             Ending::No => {
                 let granted = self.granted();
                 let mut left = self.ranks.iter().enumerate().filter(|(_, rank)| rank.end.is_none());

@@ -39,6 +39,8 @@ pub(super) struct Listener {
     /// Whether an error occurred. Nothing is read after it, because later events have no meaning.
     broken: bool,
     greeted: bool,
+    /// The process that wrote `hello`.
+    pid: Option<u32>,
     ready: bool,
     /// The number of completed steps when it last came to rest.
     rested_at: Option<u64>,
@@ -64,6 +66,7 @@ impl Listener {
             began,
             broken: false,
             greeted: false,
+            pid: None,
             ready: false,
             rested_at: None,
             paused: false,
@@ -139,6 +142,7 @@ impl Listener {
         match event {
             Event::Hello(hello) if !self.greeted => {
                 self.greeted = true;
+                self.pid = Some(hello.pid);
                 if hello.protocol != PROTOCOL {
                     let (worker, theirs) = (&hello.worker, hello.protocol);
                     let what = format!("{worker} speaks protocol {theirs}, and this program {PROTOCOL}");
@@ -252,6 +256,11 @@ impl Listener {
     pub(super) fn lingering(&self) -> Option<Duration> {
         let silent = Nanos::monotonic_now().saturating_sub(self.fresh_at);
         self.said_last_word.then(|| silent.as_duration())
+    }
+
+    /// The process that trains, once it is known.
+    pub(super) fn pid(&self) -> Option<u32> {
+        self.pid
     }
 
     pub(super) fn greeted(&self) -> bool {

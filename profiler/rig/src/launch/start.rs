@@ -13,6 +13,7 @@ use super::{
     kept::Kept,
     listener::{Listener, Speaker},
     rank::Rank,
+    saves::Saves,
     scraper::Scraper,
     surroundings,
 };
@@ -74,6 +75,9 @@ impl Launch {
                 (stdin, commands) = (reader.into(), Some(writer));
             } else if let Some(pattern) = &self.spec.steps_regex {
                 self.scraper = Some(Scraper::start(&self.run, &launch, pattern)?);
+            }
+            if rank == 0 {
+                self.saves = Saves::open(&self.run, &self.spec)?;
             }
             let command = command::of_rank(programs, &self.run, &self.spec, rank, stdin)?;
             let (leash, reports) = LeashHandle::start(&programs.own, &self.isolation, command)?;

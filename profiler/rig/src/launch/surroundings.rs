@@ -45,12 +45,15 @@ impl FilledSurroundings {
     }
 }
 
-/// Makes the folder for the output of a launch if a word names it, and checks that the folder of its program is there.
+/// Makes the folder for the output of a launch if a word names it, and that for the checkpoints of its job if it has any. Checks that the folder of its program is there.
 pub(super) fn make_folders(run: &RunDir, spec: &LaunchSpec) -> anyhow::Result<()> {
     if words::names_output(spec) {
         let output = run.output_path(&spec.launch);
         let parent = output.parent().context("it is in the run")?;
         fs::create_dir_all(parent).and_then(|()| fs::create_dir(&output)).context("outputs")?;
+    }
+    if let Some(checkpoint) = &spec.checkpoint {
+        fs::create_dir_all(run.checkpoint_path(&checkpoint.folder)).context("checkpoints")?;
     }
     let typed = spec.surroundings.as_ref().and_then(|surroundings| surroundings.cwd.as_ref());
     let filled = FilledSurroundings::for_launch(run, spec)?.cwd;

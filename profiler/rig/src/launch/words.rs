@@ -35,7 +35,7 @@ pub fn has_words(text: &str) -> bool {
 /// # Errors
 /// The command has a word for a path, and the path has characters that a shell reads.
 pub fn check_shell(command: &str, run: &Path) -> io::Result<()> {
-    let is_path = |name| matches!(name, LaunchName::Launch | LaunchName::Run);
+    let is_path = |name| name != LaunchName::Repeat;
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+,=:@%".contains(c);
     if names(command).any(is_path) && !absolute(run)?.to_string_lossy().chars().all(is_plain) {
         let why = "the path of the run has characters that a shell reads; name another directory with --out";
@@ -49,12 +49,20 @@ pub(super) struct Values {
     launch: PathBuf,
     repeat: u32,
     run: PathBuf,
+    /// `None` for a program that defines no checkpoint.
+    checkpoint: Option<PathBuf>,
 }
 
 impl Values {
     pub(super) fn for_launch(run: &RunDir, spec: &LaunchSpec) -> io::Result<Values> {
         let launch = absolute(run.output_path(&spec.launch))?;
-        Ok(Values { launch, repeat: spec.block, run: absolute(run.path())? })
+        let checkpoint = spec.checkpoint.as_ref().map(|of| absolute(run.checkpoint_path(&of.folder)));
+        Ok(Values {
+            launch,
+            repeat: spec.block,
+            run: absolute(run.path())?,
+            checkpoint: checkpoint.transpose()?,
+        })
     }
 
     fn value(&self, name: LaunchName) -> OsString {
@@ -62,6 +70,10 @@ impl Values {
             LaunchName::Launch => self.launch.clone().into(),
             LaunchName::Repeat => self.repeat.to_string().into(),
             LaunchName::Run => self.run.clone().into(),
+            LaunchName::Checkpoint => match &self.checkpoint {
+                Some(folder) => folder.clone().into(),
+                None => format!("{{{name}}}").into(),
+            },
         }
     }
 
@@ -79,8 +91,9 @@ impl Values {
 
     /// A message of the launch with its words as typed in place of paths, which are private.
     pub(super) fn hide(&self, message: &str) -> String {
+        let checkpoint = self.checkpoint.as_ref().map(|path| (path, LaunchName::Checkpoint));
         let paths = [(&self.launch, LaunchName::Launch), (&self.run, LaunchName::Run)];
-        paths.into_iter().fold(message.to_owned(), |message, (path, name)| {
+        checkpoint.into_iter().chain(paths).fold(message.to_owned(), |message, (path, name)| {
             let typed = format!("{{{name}}}");
             let path = path.to_string_lossy();
             let mut parts = message.split(&*path);
@@ -110,12 +123,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_words_are_filled_in_and_all_other_braces_stay() {
-        let values = Values { launch: "/r/outputs/0001-a".into(), repeat: 2, run: "/r".into() };
+    fn four_words_are_filled_in_and_all_other_braces_stay() {
+        let checkpoint = Some("/r/checkpoints/job-0003".into());
+        let values = Values { launch: "/r/outputs/0001-a".into(), repeat: 2, run: "/r".into(), checkpoint };
         for (text, filled) in [
             ("", ""),
             ("--out={launch}/out", "--out=/r/outputs/0001-a/out"),
             ("{run}/{repeat}{repeat}", "/r/22"),
+            ("{checkpoint}/last.pt", "/r/checkpoints/job-0003/last.pt"),
             ("{print $1}", "{print $1}"),
             (r#"{"seed": {repeat}, "dir": "{launch}"}"#, r#"{"seed": 2, "dir": "/r/outputs/0001-a"}"#),
             ("{} {x} {Launch} {launch {repeat", "{} {x} {Launch} {launch {repeat"),
@@ -128,6 +143,9 @@ mod tests {
             assert_eq!(values.fill(text), filled, "{text}");
         }
         assert!(has_words("x{run}") && !has_words("{{run}}{x}"));
-        assert_eq!(values.hide("no /r/outputs/0001-a/x in /r, /run"), "no {launch}/x in {run}, /run");
+        let hidden = values.hide("no /r/outputs/0001-a/x in /r, /run, /r/checkpoints/job-0003");
+        assert_eq!(hidden, "no {launch}/x in {run}, /run, {checkpoint}");
+        let without = Values { checkpoint: None, ..values };
+        assert_eq!(without.fill("{checkpoint}{repeat}"), "{checkpoint}2", "a command without a definition");
     }
 }

@@ -16,7 +16,8 @@ const WAYS: [Suspension; 4] =
 /// Every kind of launch that the machine tells apart.
 fn all_traits() -> impl Iterator<Item = Traits> {
     let of_way = |suspension| {
-        [(1, true), (2, true), (1, false)].map(|(ranks, answers)| Traits { ranks, answers, suspension })
+        [(1, true, true), (2, true, true), (1, false, true), (1, false, false)]
+            .map(|(ranks, answers, saves_on_order)| Traits { ranks, answers, saves_on_order, suspension })
     };
     WAYS.into_iter().flat_map(of_way)
 }
@@ -257,13 +258,8 @@ proptest! {
         let mut last = Settled::Running;
         for (is_order, choice) in choices {
             match order(choice, world.machine.phase()).filter(|_| is_order) {
-                Some(Input::Save) if !traits.answers => {}
+                Some(Input::Save) if !traits.saves_on_order => {}
                 Some(Input::Freeze) if traits.answers => {}
-                // What takes no checkpoint is stopped without.
-                Some(Input::Stop { checkpoint: true }) if !traits.answers => {
-                    is_stopped = true;
-                    world.give(Input::Stop { checkpoint: false });
-                }
                 Some(input) => {
                     is_stopped |= matches!(input, Input::Stop { .. });
                     let suspends = matches!(input, Input::Suspend | Input::Freeze);

@@ -3,10 +3,10 @@
 use engine::cluster::{ClusterEvent, JobId, Settled};
 use formats::saved::Saved;
 use launches::machine::{Effect, Input, Place};
-use rig::{Member, StopMode, cuda_checkpoint, output::note};
+use rig::{Member, SavedSteps, StopMode, cuda_checkpoint, output::note};
 use schema::{FORMAT, units::Nanos, wire::Command};
 
-use super::ProcessLauncher;
+use super::{ProcessLauncher, launch::LaunchState, request::checkpoint_folder};
 
 impl ProcessLauncher {
     /// Gives a launch an input of its life, and carries the effects out.
@@ -52,13 +52,21 @@ impl ProcessLauncher {
     }
 
     fn save(&mut self, member: Member, number: u32) {
-        let Some(launch) = self.launches.get(&member) else { return };
+        let Some(launch) = self.launches.get_mut(&member) else { return };
+        if launch.is_command {
+            launch.work.note_command();
+            return self.setup.rig.save(member);
+        }
         let path = self.setup.run.checkpoint_path(&launch.checkpoint(number));
         self.command(member, Command::Checkpoint { path: path.to_string_lossy().into_owned() });
     }
 
     fn saved(&mut self, member: Member, number: u32) {
         let Some(launch) = self.launches.get(&member) else { return };
+        if launch.is_command {
+            // Its checkpoint is kept since it was seen.
+            return self.plan_to_save(member);
+        }
         let (name, job) = (launch.checkpoint(number), launch.job);
         let (launch_steps, steps) = (launch.work.done(), launch.work.steps());
         let saved = Saved { format: FORMAT, name, launch: launch.name.clone(), launch_steps, steps };
@@ -67,6 +75,25 @@ impl ProcessLauncher {
             self.broken = Some(error);
         }
         self.plan_to_save(member);
+    }
+
+    /// A program has saved its work, by itself or because it was told to. Its job goes on from there.
+    pub(super) fn program_saved(&mut self, member: Member, steps: SavedSteps) {
+        let Some(launch) = self.launches.get(&member) else { return };
+        let before = launch.work.before();
+        let steps = match steps {
+            SavedSteps::OfJob(steps) => steps,
+            SavedSteps::OfLaunch(steps) => before + steps,
+        };
+        let (job, launch_steps) = (launch.job, steps.saturating_sub(before));
+        let (name, launch) = (checkpoint_folder(job), launch.name.clone());
+        let saved = Saved { format: FORMAT, name, launch, launch_steps, steps };
+        if let Err(error) = self.setup.checkpoints.keep(job, saved) {
+            self.broken = Some(error);
+        }
+        if self.launches.get(&member).is_some_and(LaunchState::is_commanded) {
+            self.step(member, Input::Answered(None));
+        }
     }
 
     fn not_saved(&mut self, member: Member, why: &str) {
@@ -109,7 +136,7 @@ impl ProcessLauncher {
             let saved_steps = self.setup.checkpoints.steps(job);
             let takes_none = self.takes_no_checkpoint(job).is_some();
             let Some(launch) = self.launches.get_mut(&member) else { continue };
-            if takes_none {
+            if takes_none || !launch.saves_on_order() {
                 launch.save_at = None;
             } else if launch.work.steps() > saved_steps {
                 self.step(member, Input::Save);

@@ -9,7 +9,7 @@ use record::{launch_end::LaunchEnd, rows::ErrorKind, suspension::Suspension};
 use rig::cuda_checkpoint::{PROGRAM, Switching};
 use schema::{
     device::Device,
-    spec::LaunchSpec,
+    spec::{JobCheckpoint, LaunchSpec},
     units::Nanos,
     wire::{Event, Step},
 };
@@ -85,7 +85,12 @@ impl LaunchState {
             host_cores: spec.host_cores.clone(),
             is_command,
             begins,
-            machine: LaunchMachine::new(Traits { ranks, answers: !is_command, suspension }),
+            machine: LaunchMachine::new(Traits {
+                ranks,
+                answers: !is_command,
+                saves_on_order: saves_on_order(spec),
+                suspension,
+            }),
             work: LaunchWork::new(ending, ranks, before, left, Throttle::of(start.share)),
             ready: 0,
             ranks,
@@ -105,6 +110,16 @@ impl LaunchState {
             parts.note(self.machine.trains(), Nanos::monotonic_now());
         }
         effects
+    }
+
+    /// Whether it can be told to save.
+    pub(super) fn saves_on_order(&self) -> bool {
+        self.machine.saves_on_order()
+    }
+
+    /// Whether a rank has not answered a command, or a program was told to save and has not.
+    pub(super) fn is_commanded(&self) -> bool {
+        self.machine.is_commanded()
     }
 
     pub(super) fn phase(&self) -> LaunchPhase {
@@ -211,6 +226,14 @@ impl LaunchState {
             (None, Some(kind)) => failed(kind, end.err_detail.clone().unwrap_or_default()),
         }
     }
+}
+
+/// Whether a launch can be told to save.
+fn saves_on_order(spec: &LaunchSpec) -> bool {
+    let is_told = |JobCheckpoint { definition, .. }: &JobCheckpoint| {
+        definition.save.is_some() && !definition.saves_at_its_end()
+    };
+    spec.program.speaks() || spec.checkpoint.as_ref().is_some_and(is_told)
 }
 
 #[cfg(test)]

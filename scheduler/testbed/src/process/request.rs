@@ -12,6 +12,11 @@ use schema::{catalog::Workload, device::Device, spec::Program};
 
 use super::{ProcessLauncher, TestbedSetup, host_cores::is_gpu, parts::Parts};
 
+/// The name of the folder for checkpoints of a job whose program writes them.
+pub(super) fn checkpoint_folder(job: JobId) -> String {
+    format!("job-{:04}", job.0)
+}
+
 impl ProcessLauncher {
     /// Of a job, from its last checkpoint.
     pub(super) fn request(&self, start: &StartRequest) -> anyhow::Result<LaunchRequest> {
@@ -32,6 +37,16 @@ impl ProcessLauncher {
             if spec.devices.iter().all(is_gpu) {
                 spec.host_cores = self.bind(&spec.devices, cpus).map_err(anyhow::Error::msg)?;
             }
+        }
+        if catalog.program(&cell.workload).is_some() {
+            // The names of a launch in its command are filled in.
+            spec.surroundings.get_or_insert_default();
+        }
+        let folder = checkpoint_folder(start.job);
+        if self.setup.checkpoints.last(start.job).is_some() {
+            launch::resume(spec, catalog, &cell, &folder);
+        } else if let Some(checkpoint) = &mut spec.checkpoint {
+            checkpoint.folder = folder;
         }
         if let Program::Training(training) = &mut spec.program {
             training.restore = self.setup.checkpoints.place(start.job);
@@ -72,7 +87,12 @@ impl ProcessLauncher {
             (Some(plan), Some(batch)) => format!("{}@b{batch}@{plan}", cell.workload),
             _ => cell.job.clone(),
         };
-        Ok(Cell { devices, plan, job, ..cell.clone() })
+        let program = self.setup.catalog.program(&cell.workload);
+        let command = match (program, plan, cell.global_batch) {
+            (Some(program), Some(plan), Some(batch)) => Some(program.arguments(batch, &plan)),
+            _ => cell.command.clone(),
+        };
+        Ok(Cell { devices, plan, job, command, ..cell.clone() })
     }
 
     /// That a job trains; none for a command.

@@ -35,6 +35,12 @@ impl ProcessLauncher {
                     self.receive_event(member, rank, event);
                 }
             }
+            RigEvent::Saved { member, steps } => self.program_saved(member, steps),
+            RigEvent::NotSaved { member, why } => {
+                if self.launches.get(&member).is_some_and(LaunchState::is_commanded) {
+                    self.step(member, Input::Answered(Some(why)));
+                }
+            }
             RigEvent::Ended { member, end, .. } => self.receive_end(member, &end),
         }
     }

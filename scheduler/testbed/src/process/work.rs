@@ -114,6 +114,11 @@ impl LaunchWork {
         self.left.map_or(self.done, |left| self.done.min(left))
     }
 
+    /// Steps that its job had done when it began, and those that were skipped since.
+    pub(super) fn before(&self) -> u64 {
+        self.before
+    }
+
     /// Steps of its job.
     pub(super) fn steps(&self) -> u64 {
         let done = self.parts.as_ref().map(|parts| parts.done(Nanos::monotonic_now()));

@@ -1,5 +1,7 @@
 //! A user's program in the catalog: the command line for each batch and plan that it can train with.
 
+mod checkpoint;
+mod line;
 mod numbers;
 mod problem;
 #[cfg(test)]
@@ -9,8 +11,12 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::checkpoint::{ProgramCheckpoint, SaveOrder, SaveSignal, SavedSign};
 use self::numbers::filled;
-use crate::plan::{Axis, Plan};
+use crate::{
+    braces,
+    plan::{Axis, Plan},
+};
 
 /// A program that is a workload: a job names it, a batch and a plan, and its definition says what to type for these.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,6 +44,12 @@ pub struct CatalogProgram {
     /// What an axis adds to the command, with the same names in braces.
     #[serde(default)]
     pub words: BTreeMap<Axis, Words>,
+    /// A part of a line of output that has the loss of a step, as `step {step} loss {loss}`. Steps may count from any number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<String>,
+    /// How the program saves its work. `None` if it loses all of it when it is ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<ProgramCheckpoint>,
 }
 
 /// What an axis adds to a command.
@@ -74,6 +86,37 @@ impl CatalogProgram {
             None => arguments.extend(words),
         }
         arguments.iter().map(|word| filled(word, global_batch, plan)).collect()
+    }
+
+    /// The same for a job that goes on from a checkpoint.
+    pub fn arguments_to_resume(&self, global_batch: u32, plan: &Plan) -> Vec<String> {
+        let words = self.checkpoint.iter().flat_map(ProgramCheckpoint::resume_words);
+        let words = words.map(|word| filled(&word, global_batch, plan));
+        self.arguments(global_batch, plan).into_iter().chain(words).collect()
+    }
+
+    /// The step and its loss in a line of output. `None` if the line has none, or the definition has no pattern for them.
+    pub fn loss_in(&self, line: &str) -> Option<(u64, f64)> {
+        let pattern = self.loss.as_ref()?;
+        let numbers = line::numbers(pattern, &["step", "loss"], line)?;
+        let names: Vec<&str> = braces::names(pattern).collect();
+        let number = |name: &str| numbers.get(names.iter().position(|other| *other == name)?);
+        Some((number("step")?.parse().ok()?, number("loss")?.parse().ok()?))
+    }
+
+    /// Why a job of this program loses its work when it is stopped. `None` if it can be told to save.
+    pub fn takes_no_checkpoint(&self) -> Option<&'static str> {
+        match &self.checkpoint {
+            None => Some("its program defines no checkpoint"),
+            Some(ProgramCheckpoint { save: None, .. }) => Some("its program saves only when it likes"),
+            Some(_) => None,
+        }
+    }
+
+    /// Why a job of this program cannot go on under another plan. `None` if it can.
+    pub fn keeps_its_plan(&self) -> Option<&'static str> {
+        let is_portable = self.checkpoint.as_ref().is_some_and(|checkpoint| checkpoint.portable);
+        self.takes_no_checkpoint().or((!is_portable).then_some("its checkpoints are not portable"))
     }
 
     /// Returns the reason why the program cannot run under this plan and batch on any machine.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    CatalogProgram, WORDS, Words, degree,
+    CatalogProgram, ProgramCheckpoint, WORDS, Words, degree,
     numbers::{is_of_launch, number},
 };
 use crate::{
@@ -46,6 +46,8 @@ impl CatalogProgram {
             .or_else(|| self.problem_of_axes())
             .or_else(|| self.problem_of_degrees())
             .or_else(|| self.problem_of_plans())
+            .or_else(|| self.problem_of_checkpoint())
+            .or_else(|| self.problem_of_loss())
             .map(|problem| format!("program '{}': {problem}", self.name))
     }
 
@@ -80,8 +82,8 @@ impl CatalogProgram {
             {
                 return Some(format!(
                     "{key}: nothing fills {{{unknown}}}; names in braces are {{ranks}} {{batch}} {{micro_batch}} {{dp}} {{tp}} \
-                     {{pp}} {{ga}} {{zero}} {{launch}} {{repeat}} {{run}} and, in the command, {{words}}; write {{{{{unknown}}}}} for \
-                     the text itself"
+                     {{pp}} {{ga}} {{zero}} {{launch}} {{repeat}} {{run}} {{checkpoint}} and, in the command, {{words}}; write \
+                     {{{{{unknown}}}}} for the text itself"
                 ));
             }
         }
@@ -120,16 +122,7 @@ impl CatalogProgram {
                 return Some(format!("axes: {axis} does not change the command; {}", remedy(axis)));
             }
         }
-        let names = |name: &str| {
-            let mut texts = vec![&self.command];
-            for words in self.words.values() {
-                match words {
-                    Words::On(on) => texts.push(on),
-                    Words::OffOn(both) => texts.extend(both),
-                }
-            }
-            texts.into_iter().any(|text| braces::names(text).any(|other| other == name))
-        };
+        let names = |name: &str| self.texts().any(|text| braces::names(text).any(|other| other == name));
         let with_ranks = [Axis::Dp, Axis::Tp, Axis::Pp].into_iter().filter(|axis| self.axes.contains(axis));
         let lacking = with_ranks.into_iter().find(|axis| !names("ranks") && !names(&axis.to_string()))?;
         Some(format!(
@@ -150,6 +143,42 @@ impl CatalogProgram {
             None => format!("most.{axis}: {axis} has no degrees; remove it here"),
             Some(one) => format!("most.{axis}: {most} leaves no plan with {axis}; use {} or more", one + 1),
         })
+    }
+
+    /// A checkpoint has a folder of its job, and a folder belongs to a checkpoint.
+    fn problem_of_checkpoint(&self) -> Option<String> {
+        let names_folder = self.texts().any(ProgramCheckpoint::names_folder);
+        let Some(checkpoint) = &self.checkpoint else {
+            let why = "{checkpoint} is the folder of a job that saves; add [program.checkpoint], or write {launch} for a folder of \
+                       each launch";
+            return names_folder.then(|| format!("command: {why}"));
+        };
+        let names_folder = names_folder || ProgramCheckpoint::names_folder(&checkpoint.resume);
+        checkpoint.problem().or_else(|| {
+            let why = "neither the command nor checkpoint.resume has {checkpoint}, the folder of each job, so that jobs would \
+                       overwrite each other's checkpoints";
+            (!names_folder).then(|| format!("checkpoint: {why}"))
+        })
+    }
+
+    fn problem_of_loss(&self) -> Option<String> {
+        let pattern = self.loss.as_ref()?;
+        let mut names: Vec<&str> = braces::names(pattern).collect();
+        names.sort_unstable();
+        (names != ["loss", "step"]).then(|| {
+            format!(
+                "loss: a pattern has {{step}} and {{loss}} once each, as \"step {{step}} loss {{loss}}\", and '{pattern}' has not"
+            )
+        })
+    }
+
+    /// The command, and the words of all axes.
+    fn texts(&self) -> impl Iterator<Item = &str> {
+        let words = self.words.values().flat_map(|words| match words {
+            Words::On(on) => std::slice::from_ref(on),
+            Words::OffOn(both) => both.as_slice(),
+        });
+        std::iter::once(&self.command).chain(words).map(String::as_str)
     }
 
     /// No two plans have the same command.
