@@ -17,6 +17,7 @@ pub mod overhead;
 pub mod progress;
 pub mod readings;
 pub mod run_tables;
+pub(crate) mod running;
 pub mod transfers;
 pub mod warnings;
 pub mod window;

@@ -8,7 +8,6 @@ mod limits;
 mod memory;
 mod program;
 mod restart;
-mod running;
 mod suspend;
 mod values;
 

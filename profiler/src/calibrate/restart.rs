@@ -20,11 +20,14 @@ use schema::{
 use super::{
     limits::{Limits, NO_TIME},
     program,
-    running::{Running, Trouble, step},
     suspend::{self, Suspended, Ways},
     values::{failed, over_repeats},
 };
-use crate::{order, progress::Progress};
+use crate::{
+    order,
+    progress::Progress,
+    running::{Running, Trouble, step},
+};
 
 /// The number of steps before the job is stopped. The first step is slower than the others, and the last one is the one to
 /// compare with.
@@ -234,15 +237,13 @@ impl Restarts<'_> {
             .map_err(failed)?;
         if let Program::Training(training) = &mut request.spec.program {
             training.restore = restore.map(Path::to_path_buf);
+        } else if let Some(folder) = restore.and_then(Path::file_name) {
+            launch::resume(&mut request.spec, self.catalog, cell, &folder.to_string_lossy());
         }
         let checkpoint = self.run.checkpoint_path(&request.spec.launch);
         let folder = checkpoint.parent().unwrap_or(self.run.path());
         fs::create_dir_all(folder).map_err(|e| Trouble::Failed(format!("{}: {e}", folder.display())))?;
-        let ranks = request.spec.processes();
-        let event_loop = EventLoop::new(self.rig, None, &self.limits.interrupt);
-        let member = event_loop.rig.add(request);
-        let (said, pid, is_over) = (Vec::new(), None, false);
-        Ok(Running { event_loop, member, ranks, checkpoint, said, pid, is_over })
+        Ok(Running::start(EventLoop::new(self.rig, None, &self.limits.interrupt), request))
     }
 }
 
@@ -270,6 +271,7 @@ impl<'a> MeasuredJob<'a> {
         for &part in if is_program { &program::PARTS } else { Switch::ALL } {
             match row(self.cell, part, &self.parts) {
                 Some(row) => found.restart.push(row),
+                None if is_program && program::PARTS_OF_CHECKPOINTS.contains(&part) => {}
                 // The reason is in its row of `suspend`.
                 None if suspend::is_of_cuda(part) && self.not_moved.is_some() => {}
                 None => {

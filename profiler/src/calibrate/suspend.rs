@@ -19,9 +19,9 @@ use schema::{device::Device, units::Nanos, wire::Event};
 
 use super::{
     restart::{Parts, STEPS},
-    running::{Running, Trouble, step},
     values::over_repeats,
 };
+use crate::running::{Running, Trouble, step};
 
 /// The number of steps for which a job is released before it is held again.
 const HELD_AFTER: u64 = 4;

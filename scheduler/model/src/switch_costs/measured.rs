@@ -130,14 +130,15 @@ fn parts(cost: Cost, suspension: Suspension) -> &'static [&'static [Switch]] {
     }
 }
 
-/// The parts of a cost of a user's program. Its start ends with its first steps, it is started again from its beginning, and a pause
-/// holds it at a step.
+/// The parts of a cost of a user's program. Its start ends with its first steps, and a pause holds it at a step. A program that defines no
+/// checkpoint is started again from its beginning, and one that saves when it is ended saves during its stop.
 fn parts_of_program(cost: Cost) -> &'static [&'static [Switch]] {
     match cost {
-        Cost::Start | Cost::Restart => &[&[Switch::Start]],
+        Cost::Start => &[&[Switch::Start]],
+        Cost::Restart => &[&[Switch::Start, Switch::Restore], &[Switch::Start]],
         Cost::Pause => &[&[Switch::Hold]],
         Cost::Resume => &[&[Switch::Release]],
-        Cost::Checkpoint => &[&[]],
+        Cost::Checkpoint => &[&[Switch::CheckpointAnswer], &[]],
         Cost::Stop | Cost::Exit => &[&[Switch::Stop]],
     }
 }

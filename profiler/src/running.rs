@@ -1,29 +1,34 @@
-//! A launch of a calibration, to which each command is given when the last one is answered.
+//! A launch that is driven step by step: each order is given when the last one is answered.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use record::launch_end::LaunchEnd;
-use rig::{EventLoop, Member, RigEvent, StopMode};
+use rig::{EventLoop, LaunchRequest, Member, RigEvent, SavedSteps, StopMode};
 use schema::{units::Nanos, wire::Event};
 
-/// Why a restart has no numbers.
-pub(super) enum Trouble {
+/// The interval between looks whether a program has begun.
+const LOOK_AT_START: Duration = Duration::from_secs(1);
+
+/// Why a launch could not be driven to its end.
+pub(crate) enum Trouble {
     Failed(String),
-    /// The user interrupts the calibration.
+    /// The user interrupts the program.
     Interrupted,
 }
 
 /// A launch that has not ended.
-pub(super) struct Running<'a> {
-    pub(super) event_loop: EventLoop<'a>,
-    pub(super) member: Member,
-    pub(super) ranks: u32,
+pub(crate) struct Running<'a> {
+    pub(crate) event_loop: EventLoop<'a>,
+    pub(crate) member: Member,
+    pub(crate) ranks: u32,
     /// The path that a checkpoint may be written to.
-    pub(super) checkpoint: PathBuf,
-    pub(super) said: Vec<(u32, Nanos, Event)>,
+    pub(crate) checkpoint: PathBuf,
+    pub(crate) said: Vec<(u32, Nanos, Event)>,
+    /// What a program has saved, and when this was seen.
+    pub(crate) saved: Vec<(Nanos, SavedSteps)>,
     /// The process of its first rank.
-    pub(super) pid: Option<u32>,
-    pub(super) is_over: bool,
+    pub(crate) pid: Option<u32>,
+    pub(crate) is_over: bool,
 }
 
 impl Drop for Running<'_> {
@@ -36,10 +41,47 @@ impl Drop for Running<'_> {
     }
 }
 
-impl Running<'_> {
+impl<'a> Running<'a> {
+    /// Starts a launch, which may write a checkpoint to this path.
+    pub(crate) fn start(event_loop: EventLoop<'a>, request: LaunchRequest) -> Running<'a> {
+        let checkpoint = request.run.checkpoint_path(&request.spec.launch);
+        let ranks = request.spec.processes();
+        let member = event_loop.rig.add(request);
+        let (said, saved, pid, is_over) = (Vec::new(), Vec::new(), None, false);
+        Running { event_loop, member, ranks, checkpoint, said, saved, pid, is_over }
+    }
+
+    /// Grants a program its first steps, and waits until its step hook is ready, at most for `limit`. Returns when this was.
+    pub(crate) fn begin(&mut self, steps: u64, limit: Duration) -> Result<Nanos, Trouble> {
+        self.event_loop.rig.extend(self.member, steps);
+        let until = Nanos::monotonic_now() + limit.into();
+        loop {
+            if let Some(ready) = self.all_have(|event| matches!(event, Event::Ready(_)).then_some(())) {
+                return Ok(ready.iter().map(|(at, ())| *at).max().unwrap_or_default());
+            }
+            let now = Nanos::monotonic_now();
+            if now > until {
+                let waited = Nanos::from(limit);
+                return Err(Trouble::Failed(format!("its step hook was not ready after {waited}")));
+            }
+            self.go_on_until(Some(now + LOOK_AT_START.into()))?;
+        }
+    }
+
+    /// Tells a program that rests to save. Returns when its checkpoint was seen.
+    pub(crate) fn save(&mut self) -> Result<Nanos, Trouble> {
+        self.event_loop.rig.save(self.member);
+        loop {
+            if let Some((at, _)) = self.saved.last() {
+                return Ok(*at);
+            }
+            self.go_on_until(None)?;
+        }
+    }
+
     /// Waits until every rank has sent an event that `wanted` accepts. Returns the first of each rank with its time, in the
     /// order of ranks.
-    pub(super) fn all_say<T>(
+    pub(crate) fn all_say<T>(
         &mut self,
         wanted: impl Fn(&Event) -> Option<T>,
     ) -> Result<Vec<(Nanos, T)>, Trouble> {
@@ -52,7 +94,7 @@ impl Running<'_> {
     }
 
     /// See [`Running::all_say`]; `None` if a rank has not sent such an event.
-    pub(super) fn all_have<T>(&self, wanted: impl Fn(&Event) -> Option<T>) -> Option<Vec<(Nanos, T)>> {
+    pub(crate) fn all_have<T>(&self, wanted: impl Fn(&Event) -> Option<T>) -> Option<Vec<(Nanos, T)>> {
         let of_rank = |rank| {
             let mut said = self.said.iter().filter(|(of, ..)| *of == rank);
             said.find_map(|(_, at, event)| Some((*at, wanted(event)?)))
@@ -61,7 +103,7 @@ impl Running<'_> {
     }
 
     /// Waits for an event of a job that is not to end, at most until `deadline` and briefly.
-    pub(super) fn go_on_until(&mut self, deadline: Option<Nanos>) -> Result<(), Trouble> {
+    pub(crate) fn go_on_until(&mut self, deadline: Option<Nanos>) -> Result<(), Trouble> {
         let refused = |(_, _, event): &(u32, Nanos, Event)| match event {
             Event::Refused { error } => Some(Trouble::Failed(format!("refused: {error}"))),
             _ => None,
@@ -76,7 +118,7 @@ impl Running<'_> {
     }
 
     /// Lets the job leave at a step boundary, and waits until all of its processes have ended.
-    pub(super) fn leave(&mut self) -> Result<LaunchEnd, Trouble> {
+    pub(crate) fn leave(&mut self) -> Result<LaunchEnd, Trouble> {
         self.event_loop.rig.remove(self.member, StopMode::AtStepBoundary);
         loop {
             match self.wait(None)? {
@@ -101,6 +143,8 @@ impl Running<'_> {
                 return Ok(Some(end));
             }
             Some(RigEvent::Started { pid, .. }) => drop(self.pid.get_or_insert(pid)),
+            Some(RigEvent::Saved { steps, .. }) => self.saved.push((Nanos::monotonic_now(), steps)),
+            Some(RigEvent::NotSaved { why, .. }) => return Err(Trouble::Failed(why)),
             None => {}
         }
         Ok(None)
@@ -108,7 +152,7 @@ impl Running<'_> {
 }
 
 /// The duration of step number `index`, if the event is that step.
-pub(super) fn step(event: &Event, index: u64) -> Option<Nanos> {
+pub(crate) fn step(event: &Event, index: u64) -> Option<Nanos> {
     match event {
         Event::Step(step) if step.index == index => Some(step.dur_ns),
         _ => None,
