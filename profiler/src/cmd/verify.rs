@@ -2,6 +2,7 @@
 
 mod bench;
 mod plans;
+mod programs;
 mod workloads;
 
 use std::path::PathBuf;
@@ -25,15 +26,21 @@ use self::bench::Bench;
 /// With --plans, the plans of a job are compared with each other instead: all must compute the same. A plan that needs more
 /// memory than its devices have is unsupported and not started. If that plan is dp1, no plan of the job is started.
 ///
+/// A program of `--catalog` is started under each of its plans on the pool instead. Its steps have to be seen in each rank, and if its
+/// definition has a pattern for losses, plans with the same precision have to agree in their losses. If it defines a checkpoint, it is
+/// told to save and goes on from there, with the losses of the undisturbed launch, and under another plan if its checkpoints are portable.
+///
 /// Example: `profile verify`
 ///
 /// Example: `profile verify resnet18-cifar gpt2-mini --device cuda:0`
 ///
 /// Example: `profile verify gpt2-mini@b8 --plans --device cpu:0,cpu:1`
+///
+/// Example: `profile verify ddp --catalog workloads/programs/ddp.toml --device cpu:0,cpu:1`
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// Workloads and sets to verify, as `set:quick` [default: all of the catalog]; with --plans, jobs
-    /// `WORKLOAD[@bN][@on=DEVICE]` and sets.
+    /// `WORKLOAD[@bN][@on=DEVICE]` and sets; or programs, as `PROGRAM[@bN]`.
     #[arg(value_name = "WORKLOAD|JOB")]
     workloads: Vec<String>,
     /// Train under every plan that is valid on the pool, and compare the losses of 20 steps with those of dp1.
@@ -70,7 +77,10 @@ const SEED: u64 = 1;
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let catalog = Catalog::open(&args.catalog)?;
-    let mut cells = if args.plans {
+    let verifies_programs = programs::are_all(&catalog, &args.workloads)?;
+    let mut cells = if verifies_programs {
+        programs::cells(&catalog, &args.workloads, &args.device)?
+    } else if args.plans {
         plans::cells(&catalog, &args.workloads, &args.device, args.collectives)?
     } else {
         workloads::cells(&catalog, &args.workloads, &pool::resolve(&args.device, None)?)?
@@ -83,7 +93,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         catalogs: args.catalog.clone(),
         ..Settings::default()
     };
-    if args.plans {
+    if args.plans && !verifies_programs {
         plans::refuse_outgrown(&catalog, &mut cells, &settings)?;
     }
     let manifest = manifest::make(&catalog, RunRequest { cells, groups: Vec::new(), settings, seed: SEED })?;
@@ -91,7 +101,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     run.write_manifest(&manifest)?;
     let bench = Bench { run: &run, manifest: &manifest, catalog: &catalog };
     let observed = Observed::from_now();
-    let (verdicts, cost): (Vec<bool>, SamplerCost) = if args.plans {
+    let (verdicts, cost): (Vec<bool>, SamplerCost) = if verifies_programs {
+        let (of_cells, cost) = programs::verify(&bench)?;
+        let rows = of_cells.concat();
+        print(args.json, || rows::to_json(&rows), || programs::show(&rows))?;
+        (of_cells.iter().map(|rows| rows.iter().all(|row| row.verified)).collect(), cost)
+    } else if args.plans {
         let (rows, cost) = plans::verify(&bench)?;
         print(args.json, || rows::to_json(&rows), || plans::show(&rows))?;
         (rows.iter().map(|row| row.verified).collect(), cost)

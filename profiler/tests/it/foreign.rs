@@ -3,6 +3,7 @@
 mod beside;
 mod bursts;
 mod catalog;
+mod checkpoints;
 mod endings;
 mod first_step;
 mod identity;

@@ -72,6 +72,37 @@ pub struct VerifyPlanRow {
     pub reason: Option<String>,
 }
 
+words! {
+    /// What is verified of a program of the catalog.
+    ProgramCheck {
+        /// That it trains under a plan.
+        Plan = "plan",
+        /// That it saves, and goes on under a plan from what it has saved.
+        Resume = "resume",
+    }
+}
+
+/// `profile verify` of a program of the catalog: one plan, or its checkpoint.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VerifyProgramRow {
+    pub program: String,
+    pub global_batch: u32,
+    pub plan: Plan,
+    pub check: ProgramCheck,
+    pub devices: u32,
+    /// Ranks in which steps were seen.
+    pub ranks: u32,
+    pub steps: u64,
+    /// Steps that the checkpoint holds from which it went on.
+    pub saved_steps: Option<u64>,
+    /// The largest relative difference between the loss of a step and that of the plan with which it is compared.
+    pub loss_difference: Option<f64>,
+    /// `unsupported` if it was not started.
+    pub status: Status,
+    pub verified: bool,
+    pub reason: Option<String>,
+}
+
 /// `profile doctor --overhead`: the cost of the harness for the job that it observes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OverheadRow {

@@ -37,8 +37,8 @@ pub use interference::{Curve, Interference, Side};
 pub use job_table::{JobRow, JobTable};
 pub use labels::{Arithmetic, ErrorKind, Status, Warning, Warnings};
 pub use listing::{
-    Direction, DoctorRow, Health, Load, OverheadRow, PlanRow, ReadingRow, TransferRow, VerifyPlanRow,
-    VerifyRow,
+    Direction, DoctorRow, Health, Load, OverheadRow, PlanRow, ProgramCheck, ReadingRow, TransferRow,
+    VerifyPlanRow, VerifyProgramRow, VerifyRow,
 };
 pub use measurement::Measurement;
 pub use operator_time::OperatorTime;

@@ -7,14 +7,14 @@ use record::{
     run_dir::RunDir,
 };
 use rig::{
-    LaunchRequest, Rig, StopRule,
+    EventLoop, LaunchRequest, Rig, StopRule,
     interrupt::Interrupt,
     measure_alone, programs,
     sampler::{Sampler, SamplerCost},
 };
 use schema::catalog::Catalog;
 
-use crate::progress::Progress;
+use crate::{progress::Progress, running::Running};
 
 /// A run of `profile verify`.
 pub(super) struct Bench<'a> {
@@ -60,6 +60,11 @@ impl Bench<'_> {
 }
 
 impl Launcher {
+    /// Starts a launch that the caller drives.
+    pub(super) fn drive(&mut self, request: LaunchRequest) -> Running<'_> {
+        Running::start(EventLoop::new(&mut self.rig, Some(&self.sampler), &self.interrupt), request)
+    }
+
     /// Runs a launch to its end and returns how it ended, or `None` if the user interrupted it.
     pub(super) fn launch(&mut self, request: LaunchRequest) -> Option<LaunchEnd> {
         let end = measure_alone(&mut self.rig, &self.sampler, request, StopRule::End, true, &self.interrupt);
