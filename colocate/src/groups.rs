@@ -73,6 +73,7 @@ mod tests {
             devices: vec![Device::Cpu(vec![0])],
             memory_estimate_bytes: None,
             unsupported: unsupported.map(str::to_owned),
+            ..Cell::default()
         }
     }
 

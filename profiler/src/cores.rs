@@ -172,6 +172,7 @@ mod tests {
             devices: devices.iter().map(|device| device.parse().unwrap()).collect(),
             memory_estimate_bytes: None,
             unsupported: None,
+            ..Cell::default()
         }
     }
 

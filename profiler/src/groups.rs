@@ -71,7 +71,7 @@ pub fn of(
         members
             .extend(add(&mut cells, vec![cells::command(program, &request.pool[0], request.surroundings)?]));
     }
-    catalog_programs::check(&cells, request.surroundings)?;
+    catalog_programs::check(&cells, catalog, request.surroundings)?;
     let companies: Vec<Vec<usize>> = match &request.company {
         Company::All => vec![members],
         Company::Every(size) => {
@@ -314,6 +314,7 @@ mod tests {
             devices: vec![device],
             memory_estimate_bytes,
             unsupported: None,
+            ..Cell::default()
         };
         let core = |number| Device::Cpu(vec![number]);
         let gib = 1u64 << 30;

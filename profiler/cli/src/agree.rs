@@ -115,8 +115,11 @@ fn ask(question: &str, refusal: impl FnOnce() -> String) -> anyhow::Result<()> {
 
 /// The user's programs that the cells of a run start, in readable form.
 pub fn programs_of(manifest: &Manifest) -> impl Iterator<Item = String> {
-    let surroundings = described(manifest.settings.surroundings.as_ref());
-    manifest.cells.iter().filter_map(move |cell| Some(cell.command.as_ref()?.join(" ") + &surroundings))
+    let options = manifest.settings.surroundings.as_ref();
+    manifest.cells.iter().filter_map(move |cell| {
+        let surroundings = Surroundings::with_folder(options, cell.folder.as_ref());
+        Some(cell.command.as_ref()?.join(" ") + &described(surroundings.as_ref()))
+    })
 }
 
 /// The folder and the variables that programs are given, which can change what they do, and the commands before and after them.

@@ -1,9 +1,11 @@
 //! The cells of programs that the catalog defines: batches by plans, each with its command.
 
+use std::path::Path;
+
 use anyhow::Context as _;
 use record::manifest::Cell;
 use schema::{
-    catalog::CatalogProgram, device::Device, job::Job, plan::Plan, sharing::Sharing,
+    catalog::{Catalog, CatalogProgram}, device::Device, job::Job, plan::Plan, sharing::Sharing,
     surroundings::Surroundings,
 };
 
@@ -12,14 +14,22 @@ use crate::{
     plans::{self, Candidate},
 };
 
-/// Checks that the programs of these cells are there.
+/// Checks that the programs of these cells are there, and the folders that their definitions name. `surroundings` are those of all
+/// programs of the run.
 ///
 /// # Errors
-/// A program of the catalog is not there in these surroundings.
-pub fn check(cells: &[Cell], surroundings: &Surroundings) -> anyhow::Result<()> {
+/// A program of the catalog, or its folder, is not there.
+pub fn check(cells: &[Cell], catalog: &Catalog, surroundings: &Surroundings) -> anyhow::Result<()> {
     let of_catalog = cells.iter().filter(|cell| cell.plan.is_some() && cell.unsupported.is_none());
     for (cell, argv) in of_catalog.filter_map(|cell| Some((cell, cell.command.as_ref()?))) {
-        check_program(argv, surroundings).with_context(|| cell.job.clone())?;
+        if let (None, Some(folder)) = (&surroundings.cwd, &cell.folder)
+            && !Path::new(folder).is_dir()
+        {
+            let problem = format!("folder: there is no folder '{folder}' here; make it, or name another");
+            return Err(catalog.error_of_program(&cell.workload, &problem).into());
+        }
+        let own = Surroundings::with_folder(Some(surroundings), cell.folder.as_ref()).unwrap_or_default();
+        check_program(argv, &own).with_context(|| cell.job.clone())?;
     }
     Ok(())
 }
@@ -58,8 +68,9 @@ pub(crate) fn alone(
 /// The cell of a program with this batch and plan, on the first devices of the pool.
 ///
 /// # Errors
-/// The program is not there.
+/// The program or its folder is not there.
 pub fn cell(
+    catalog: &Catalog,
     program: &CatalogProgram,
     global_batch: u32,
     plan: Plan,
@@ -67,7 +78,7 @@ pub fn cell(
 ) -> anyhow::Result<Cell> {
     let candidate = plans::candidate_of_program(program, global_batch, plan, pool);
     let cell = cell_of(program, global_batch, candidate, pool);
-    check(std::slice::from_ref(&cell), &Surroundings::default())?;
+    check(std::slice::from_ref(&cell), catalog, &Surroundings::default())?;
     Ok(cell)
 }
 
@@ -81,11 +92,13 @@ fn cell_of(program: &CatalogProgram, global_batch: u32, candidate: Candidate, po
         job: spelling,
         workload: program.name.clone(),
         command: Some(program.arguments(global_batch, &plan)),
+        folder: program.folder.clone(),
         all_reduce_bytes: None,
         global_batch: Some(global_batch),
         plan: Some(plan),
         devices,
         memory_estimate_bytes: None,
         unsupported: refusal,
+        ..Cell::default()
     }
 }

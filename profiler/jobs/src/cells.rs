@@ -100,6 +100,7 @@ fn of_workload(
                 devices,
                 memory_estimate_bytes: judgement.memory_bytes,
                 unsupported: unsupported.or(judgement.refusal),
+                ..Cell::default()
             };
             if fits || !matches!(grid.plans, Plans::All) {
                 cells.push(cell);
@@ -253,6 +254,7 @@ pub fn command(program: &UsersProgram, device: &Device, surroundings: &Surroundi
         devices: vec![device.clone()],
         memory_estimate_bytes: None,
         unsupported: None,
+        ..Cell::default()
     })
 }
 

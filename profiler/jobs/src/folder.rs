@@ -1,7 +1,10 @@
 //! The folder in which a run was begun. A resumed run takes its programs, its data and its catalogs from there, because another folder
 //! may have others under the same names.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{bail, ensure};
 use record::{
@@ -11,28 +14,43 @@ use record::{
 };
 use rig::output;
 
-use crate::{git, surroundings};
+use crate::{
+    git,
+    surroundings::{self, own_folder},
+};
 
 /// The current folder, for a run with these settings and cells that begins at `started_utc`. `None` if the run takes nothing from it.
-pub(crate) fn of_run(started_utc: &str, settings: &Settings, cells: &[Cell]) -> Option<Folder> {
-    let commands = || cells.iter().filter_map(|cell| cell.command.as_deref());
+pub(crate) fn of_run<'a>(started_utc: &str, settings: &'a Settings, cells: &'a [Cell]) -> Option<Folder> {
     let is_relative = |path: &PathBuf| path.is_relative();
     let takes_files = settings.data.iter().chain(&settings.catalogs).any(is_relative);
-    if !takes_files && commands().next().is_none() {
+    if !takes_files && cells.iter().all(|cell| cell.command.is_none()) {
         return None;
     }
-    match surroundings::folder_of_words(settings.surroundings.as_ref()) {
-        Some(folder) => Folder::current(started_utc, commands(), folder),
-        // The files that words name are made anew for each launch.
-        None => Folder::current(started_utc, std::iter::empty(), Path::new("")),
+    // The files in a folder that is known only when a launch begins are made anew for each launch.
+    let command = |cell: &'a Cell| Some((cell.command.as_deref()?, surroundings::folder_of_cell(settings, cell)?));
+    Folder::current(started_utc, cells.iter().filter_map(command))
+}
+
+/// The folder as it is, with the source trees of the programs of these cells.
+pub(crate) fn with_source_trees(folder: Folder, settings: &Settings, cells: &[Cell]) -> Folder {
+    let tree = |own: &str| Some((own.to_owned(), git::source_tree(Path::new(own))?));
+    let own: BTreeSet<&str> = programs(cells).filter_map(|cell| own_folder(settings, cell)).collect();
+    Folder {
+        source_tree: source_tree(settings, cells),
+        source_trees: own.into_iter().filter_map(tree).collect(),
+        ..folder
     }
 }
 
-/// The source tree of the programs of these cells. `None` if git finds no source tree, and for cells without programs.
-pub(crate) fn source_tree(settings: &Settings, cells: &[Cell]) -> Option<SourceTree> {
-    let has_programs = cells.iter().any(|cell| cell.command.is_some());
-    let folder = surroundings::folder_of_words(settings.surroundings.as_ref()).filter(|_| has_programs)?;
-    git::source_tree(folder)
+fn programs(cells: &[Cell]) -> impl Iterator<Item = &Cell> {
+    cells.iter().filter(|cell| cell.command.is_some())
+}
+
+/// The source tree of the programs that have no folder of their own. `None` if git finds no source tree, and for cells without such
+/// programs.
+fn source_tree(settings: &Settings, cells: &[Cell]) -> Option<SourceTree> {
+    programs(cells).find(|cell| own_folder(settings, cell).is_none())?;
+    git::source_tree(surroundings::folder_of_words(settings.surroundings.as_ref())?)
 }
 
 /// Checks that a run goes on in the folder in which it was begun, with the programs of then. Otherwise two programs, or two sets of
@@ -55,6 +73,10 @@ pub fn is_that_of_the_beginning(run: &RunDir, manifest: &Manifest) -> anyhow::Re
         path.display(),
         taken(manifest)
     );
+    let own = programs(&manifest.cells).filter_map(|cell| own_folder(&manifest.settings, cell));
+    if let Some(gone) = own.into_iter().find(|own| !Path::new(own).is_dir()) {
+        bail!("{}: the folder '{gone}' of its programs is not there any more; put it back", path.display());
+    }
     if let Some(program) = then.changed_program(&now) {
         bail!(
             "{}: the program {:?} has changed since the run was begun; put back what it was, or begin a new run",
@@ -65,20 +87,26 @@ pub fn is_that_of_the_beginning(run: &RunDir, manifest: &Manifest) -> anyhow::Re
     Ok(())
 }
 
-/// Prints a warning if the source tree of the programs has changed since the run was begun, or if this cannot be told. Git may start
+/// Prints a warning if a source tree of the programs has changed since the run was begun, or if this cannot be told. Git may start
 /// filters that the tree configures, so that the user must have agreed to start the programs of the run.
 pub fn compare_source_tree(run: &RunDir, manifest: &Manifest) {
-    let Some(then) = manifest.folder.as_ref().and_then(|folder| folder.source_tree.as_ref()) else { return };
-    let verdict = match source_tree(&manifest.settings, &manifest.cells) {
-        Some(now) if now.revision != then.revision || now.dirty != then.dirty => "has changed",
-        Some(now) if now.dirty => "may have changed: it had and has changes that are not committed",
-        Some(_) => return,
-        None => "may have changed: git does not tell its revision",
+    let Some(then) = &manifest.folder else { return };
+    let warn = |what: String, then: &SourceTree, now: Option<SourceTree>| {
+        let verdict = match now {
+            Some(now) if now.revision != then.revision || now.dirty != then.dirty => "has changed",
+            Some(now) if now.dirty => "may have changed: it had and has changes that are not committed",
+            Some(_) => return,
+            None => "may have changed: git does not tell its revision",
+        };
+        let path = run.path().display();
+        output::note(format_args!("warning: {path}: since the run was begun, the source tree of {what} {verdict}"));
     };
-    let path = run.path().display();
-    output::note(format_args!(
-        "warning: {path}: since the run was begun, the source tree of its programs {verdict}"
-    ));
+    if let Some(tree) = &then.source_tree {
+        warn("its programs".into(), tree, source_tree(&manifest.settings, &manifest.cells));
+    }
+    for (folder, tree) in &then.source_trees {
+        warn(format!("its programs in '{folder}'"), tree, git::source_tree(Path::new(folder)));
+    }
 }
 
 /// The programs, data and catalogs that a run takes from its folder, for people.

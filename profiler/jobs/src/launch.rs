@@ -13,6 +13,7 @@ use schema::{
     device::Device,
     plan::Plan,
     spec::{AllReduce, JobCheckpoint, LaunchSpec, Program, Training},
+    surroundings::Surroundings,
 };
 
 use crate::workload_lookup;
@@ -52,7 +53,8 @@ pub fn request(
         block,
         steps_regex: settings.steps_regex.clone().filter(|_| cell.command.is_some()),
         input: settings.input.clone().filter(|_| cell.command.is_some()),
-        surroundings: settings.surroundings.clone().filter(|_| cell.command.is_some()),
+        surroundings: Surroundings::with_folder(settings.surroundings.as_ref(), cell.folder.as_ref())
+            .filter(|_| cell.command.is_some()),
         checkpoint: checkpoint.map(|definition| JobCheckpoint { folder: launch.clone(), definition }),
         sharing: cell.sharing.clone(),
         threads: settings.threads.unwrap_or_else(|| threads(&cell.devices)),

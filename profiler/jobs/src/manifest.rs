@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use record::{
-    folder::Folder,
     group::Group,
     manifest::{Cell, DeviceFacts, Manifest, Settings},
 };
@@ -46,8 +45,8 @@ pub fn make_for(
     }
     let started_utc = utc_now();
     let folder = folder::of_run(&started_utc, &request.settings, &request.cells);
-    let source_tree = folder::source_tree(&request.settings, &request.cells);
-    let folder = folder.map(|folder| Folder { source_tree, ..folder });
+    let folder =
+        folder.map(|folder| folder::with_source_trees(folder, &request.settings, &request.cells));
     Ok(Manifest {
         format: FORMAT,
         started_utc,

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, env, ffi::OsString, path::Path, str::FromStr};
 
 use anyhow::{bail, ensure};
+use record::manifest::{Cell, Settings};
 use rig::{has_words, programs, who_sets};
 use schema::{device::Device, surroundings::Surroundings};
 
@@ -82,6 +83,20 @@ pub(crate) fn folder_of_words(surroundings: Option<&Surroundings>) -> Option<&Pa
     match surroundings.and_then(|surroundings| surroundings.cwd.as_deref()) {
         Some(cwd) if has_words(cwd) => None,
         cwd => Some(Path::new(cwd.unwrap_or_default())),
+    }
+}
+
+/// The folder that the definition of a cell's program names, unless the user has named another one for all programs.
+pub(crate) fn own_folder<'a>(settings: &Settings, cell: &'a Cell) -> Option<&'a str> {
+    let named = settings.surroundings.as_ref().and_then(|surroundings| surroundings.cwd.as_ref());
+    cell.folder.as_deref().filter(|_| named.is_none())
+}
+
+/// The folder to which relative paths in a cell's command refer. `None` if the folder is known only when a launch begins.
+pub(crate) fn folder_of_cell<'a>(settings: &'a Settings, cell: &'a Cell) -> Option<&'a Path> {
+    match own_folder(settings, cell) {
+        Some(own) => Some(Path::new(own)),
+        None => folder_of_words(settings.surroundings.as_ref()),
     }
 }
 

@@ -14,12 +14,16 @@ const PROGRAM_BYTES: u64 = 64 << 20;
 pub struct Folder {
     /// Digest of the path, together with the start of the run.
     pub blake3: String,
-    /// Digest of the length and the beginning of the first file that a command names, by that name: the program itself, or the script of an interpreter.
+    /// Digest of the length and the beginning of the first file that a command names: the program itself, or the script of an
+    /// interpreter. Its name is the word of the command, joined to the folder of the program if it has one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub programs: BTreeMap<String, String>,
     /// The source tree of the programs at the beginning of the run. Absent if git finds no source tree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_tree: Option<SourceTree>,
+    /// The source trees of programs whose definitions name their folders, by these folders as typed.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub source_trees: BTreeMap<String, SourceTree>,
 }
 
 /// A source tree under git.
@@ -32,23 +36,26 @@ pub struct SourceTree {
 }
 
 impl Folder {
-    /// The working folder of this process, for a run that began at `started_utc` and has these commands, which run in the folder
-    /// `cwd`. `None` if the working folder has no path any more.
+    /// The working folder of this process, for a run that began at `started_utc` and has these commands, each with the folder in which
+    /// it runs. `None` if the working folder has no path any more.
     pub fn current<'a>(
         started_utc: &str,
-        commands: impl Iterator<Item = &'a [String]>,
-        cwd: &Path,
+        commands: impl Iterator<Item = (&'a [String], &'a Path)>,
     ) -> Option<Folder> {
         let path = std::env::current_dir().ok()?;
         let mut hasher = blake3::Hasher::new();
         hasher.update(started_utc.as_bytes()).update(&[0]).update(path.as_os_str().as_encoded_bytes());
-        let program = |argv: &[String]| {
-            argv.iter().find_map(|word| Some((word.clone(), file_digest(&cwd.join(word), PROGRAM_BYTES)?)))
+        let program = |(argv, cwd): (&[String], &Path)| {
+            argv.iter().find_map(|word| {
+                let path = cwd.join(word);
+                Some((path.to_str()?.to_owned(), file_digest(&path, PROGRAM_BYTES)?))
+            })
         };
         Some(Folder {
             blake3: hasher.finalize().to_hex().to_string(),
             programs: commands.filter_map(program).collect(),
             source_tree: None,
+            source_trees: BTreeMap::new(),
         })
     }
 

@@ -328,7 +328,7 @@ impl Default for Settings {
 }
 
 /// A job alone on its devices. A cell that cannot run here has the reason.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cell {
     pub name: String,
@@ -336,6 +336,9 @@ pub struct Cell {
     pub job: String,
     pub workload: String,
     pub command: Option<Vec<String>>,
+    /// The folder that the definition of its program names, as typed. The folder in the settings comes first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<String>,
     /// Present if the cell is no job but all-reduces of this size between its devices.
     #[serde(default)]
     pub all_reduce_bytes: Option<u64>,

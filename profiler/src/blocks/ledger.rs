@@ -123,6 +123,7 @@ mod tests {
             devices: vec!["cpu:0".parse().unwrap()],
             memory_estimate_bytes: None,
             unsupported: None,
+            ..Cell::default()
         };
         let sharing = Sharing::TIME_SLICE;
         let members = vec!["a".into(), "b".into()];

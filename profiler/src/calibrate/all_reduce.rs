@@ -52,6 +52,7 @@ fn cell(facts: &[&DeviceFacts], bytes: u64) -> Cell {
             let has = HumanBytes(facts.memory_bytes.unwrap_or_default());
             format!("{} has {has}, and it takes {}", facts.device, HumanBytes(TENSORS_HELD * bytes))
         }),
+        ..Cell::default()
     }
 }
 

@@ -201,7 +201,7 @@ fn manifest(
     for program in cells::programs(catalog, commands, &[], None)? {
         cells.push(cells::command(&program, &pool[0], &surroundings)?);
     }
-    catalog_programs::check(&cells, &surroundings)?;
+    catalog_programs::check(&cells, catalog, &surroundings)?;
     cells::distinct(&cells)?;
     let has_programs = cells.iter().any(|cell| cell.command.is_some());
     let settings = Settings {

@@ -53,7 +53,7 @@ pub(super) struct MeasureOptions {
     input: Option<PathBuf>,
     /// The folder in which programs of your own run. Paths in their commands count from there.
     ///
-    /// Paths of options count from the folder of this command. In COMMAND, --cwd and the values of --env, three words in braces
+    /// It comes before the folder that the definition of a program names. Paths of options count from the folder of this command. In COMMAND, --cwd and the values of --env, three words in braces
     /// are filled in for each launch: {launch} is an empty folder in the run, for what the program writes; it stays. {repeat} is
     /// the number of the repeat from 0, and {run} the directory of the run. {{launch}} is the text {launch}. All other braces
     /// are the program's own.

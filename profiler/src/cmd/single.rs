@@ -187,7 +187,7 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
     for program in cells::programs(&catalog, args.commands(), &args.measure.name, global_batch)? {
         cells.push(cells::command(&program, &pool[0], &surroundings)?);
     }
-    catalog_programs::check(&cells, &surroundings)?;
+    catalog_programs::check(&cells, &catalog, &surroundings)?;
     cells::distinct(&cells)?;
     if let [only] = &cells[..]
         && let Some(reason) = &only.unsupported

@@ -191,6 +191,7 @@ pub(super) fn blank_of_spec(run: &RunDir, manifest: &Manifest, spec: &LaunchSpec
         devices: spec.devices.clone(),
         memory_estimate_bytes: None,
         unsupported: None,
+        ..Cell::default()
     };
     let mut row = blank(run, &cell);
     if let Program::Training(training) = &spec.program {

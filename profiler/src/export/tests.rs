@@ -30,6 +30,7 @@ fn cell(workload: &str, device: u16) -> Cell {
         devices: vec![core(device)],
         memory_estimate_bytes: None,
         unsupported: None,
+        ..Cell::default()
     }
 }
 

@@ -7,6 +7,7 @@ mod checkpoints;
 mod endings;
 mod first_step;
 mod identity;
+mod own_folder;
 mod phases;
 mod place_of_its_own;
 mod protocol;

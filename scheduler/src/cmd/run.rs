@@ -243,7 +243,7 @@ fn cell(
     };
     if let Some(program) = catalog.program(workload) {
         let plan = asked.plan.unwrap_or(program.plan);
-        let cell = catalog_programs::cell(program, global_batch, plan, pool)?;
+        let cell = catalog_programs::cell(catalog, program, global_batch, plan, pool)?;
         // An elastic job may run under another plan, so that this one is no reason to refuse it.
         let unsupported = cell.unsupported.filter(|_| !asked.elastic);
         return Ok(Cell { name: asked.name.clone(), devices: Vec::new(), unsupported, ..cell });
@@ -268,6 +268,7 @@ fn cell(
         devices: Vec::new(),
         memory_estimate_bytes: judged.memory_bytes,
         unsupported: refusal.or(judged.refusal.filter(|_| !asked.elastic)),
+        ..Cell::default()
     })
 }
 

@@ -105,6 +105,29 @@ fn programs_run_and_are_held_under_their_plans() {
     }
 }
 
+#[test]
+fn a_program_runs_in_its_folder_and_a_folder_that_is_not_there_is_refused() {
+    let Some(door) = with_definition(TRACE) else { return };
+    fs::create_dir(door.path("project")).expect("the folder is writable");
+    fs::rename(door.path("train.py"), door.path("project/train.py")).expect("it is ours");
+    let define = |folder: &str| {
+        let folder = format!("folder = \"{folder}\"\nbatches");
+        door.write("mine.toml", &DEFINITION.replace("batches", &folder));
+    };
+    define("projekt");
+    let refused = said(&door, &format!("{RUN} --policy fifo --out r"), 2).err;
+    let words = "mine.toml: line 1: program 'mine': folder: there is no folder 'projekt' here; make it";
+    assert!(refused.contains(words), "{refused}");
+    assert!(!door.path("r").exists());
+    define("project");
+    said(&door, &format!("{RUN} --policy fifo --out r"), 0);
+    assert!(outcomes(&door).iter().all(|row| row.status == Status::Ok));
+    let started = fs::read_to_string(door.path("project/started")).expect("they started there");
+    assert_eq!(started.lines().count(), 3, "{started}");
+    let folder = run(&door).manifest().expect("it reads").folder.expect("it has programs");
+    assert_eq!(folder.programs.keys().collect::<Vec<_>>(), ["project/train.py"]);
+}
+
 /// A table with rows of the program on one core for each rank: batch, plan and milliseconds of a step. It takes 3 s to start and 2 s to
 /// exit. Two launches differ by 2 %.
 fn with_rows(door: &Door, rows_of: &[(u32, &str, u64)]) {

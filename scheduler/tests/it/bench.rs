@@ -340,6 +340,7 @@ fn manifest(jobs: &[Wanted]) -> Manifest {
             devices: Vec::new(),
             memory_estimate_bytes: None,
             unsupported: None,
+            ..Cell::default()
         }
     };
     let hangs = jobs.iter().any(|wanted| matches!(wanted, Wanted::Training("hangs", _)));

@@ -29,6 +29,8 @@ pub use program::{CatalogProgram, ProgramCheckpoint, SaveOrder, SaveSignal, Save
 pub struct Catalog {
     workloads: BTreeMap<String, Workload>,
     programs: BTreeMap<String, CatalogProgram>,
+    /// Where each program is defined: the file, and the line in it.
+    places: BTreeMap<String, (String, usize)>,
 }
 
 /// One entry of the catalog.
@@ -187,7 +189,7 @@ impl Catalog {
                 return Err(error(Some(span), format!("workload '{name}' is defined twice; rename one")));
             }
         }
-        let mut programs = BTreeMap::new();
+        let (mut programs, mut places) = (BTreeMap::new(), BTreeMap::new());
         for spanned in parsed.program {
             let span = spanned.span();
             let program = spanned.into_inner();
@@ -199,12 +201,15 @@ impl Catalog {
             if let Some(problem) = problem {
                 return Err(error(Some(span), problem));
             }
+            let place = error(Some(span), format!("program '{name}' is defined twice; rename one"));
             if self.programs.contains_key(&name) || programs.insert(name.clone(), program).is_some() {
-                return Err(error(Some(span), format!("program '{name}' is defined twice; rename one")));
+                return Err(place);
             }
+            places.insert(name, (place.file, place.line));
         }
         self.workloads.append(&mut added);
         self.programs.append(&mut programs);
+        self.places.append(&mut places);
         Ok(())
     }
 
@@ -225,6 +230,12 @@ impl Catalog {
 
     pub fn program(&self, name: &str) -> Option<&CatalogProgram> {
         self.programs.get(name)
+    }
+
+    /// An error of a program's definition that shows only where the program is to run, with the place of the definition.
+    pub fn error_of_program(&self, name: &str, problem: &str) -> CatalogError {
+        let (file, line) = self.places.get(name).cloned().unwrap_or_default();
+        CatalogError { file, line, message: format!("program '{name}': {problem}") }
     }
 
     /// All programs in alphabetical order.

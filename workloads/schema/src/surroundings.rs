@@ -24,6 +24,16 @@ pub struct Surroundings {
 }
 
 impl Surroundings {
+    /// The surroundings of a program whose definition names this folder. `options` are those of all programs of the run, and a folder in
+    /// them comes first.
+    pub fn with_folder(options: Option<&Surroundings>, folder: Option<&String>) -> Option<Surroundings> {
+        let cwd = options.and_then(|options| options.cwd.as_ref()).or(folder).cloned();
+        match options {
+            Some(options) => Some(Surroundings { cwd, ..options.clone() }),
+            None => cwd.map(|cwd| Surroundings { cwd: Some(cwd), ..Surroundings::default() }),
+        }
+    }
+
     /// The texts in which words are filled in.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         let commands = self.prepare.iter().chain(&self.cleanup);

@@ -70,6 +70,7 @@ fn manifest(text: &str, number: f64, seed: u64) -> Manifest {
             blake3: text.into(),
             programs: [(text.to_string(), text.to_string())].into(),
             source_tree: Some(SourceTree { revision: text.into(), dirty: true }),
+            source_trees: [(text.to_string(), SourceTree { revision: text.into(), dirty: false })].into(),
         }),
         machine: Machine {
             cpu: Some(text.into()),
@@ -91,6 +92,7 @@ fn manifest(text: &str, number: f64, seed: u64) -> Manifest {
             job: text.into(),
             workload: text.into(),
             command: Some(vec![text.into(), String::new()]),
+            folder: Some(text.into()),
             all_reduce_bytes: Some(seed),
             global_batch: Some(8),
             plan: Some("ga4-bf16".parse().unwrap()),

@@ -58,7 +58,7 @@ pub(super) fn make_folders(run: &RunDir, spec: &LaunchSpec) -> anyhow::Result<()
     let typed = spec.surroundings.as_ref().and_then(|surroundings| surroundings.cwd.as_ref());
     let filled = FilledSurroundings::for_launch(run, spec)?.cwd;
     if let (Some(typed), Some(filled)) = (typed, filled) {
-        anyhow::ensure!(filled.is_dir(), "--cwd {typed}: there is no such folder");
+        anyhow::ensure!(filled.is_dir(), "there is no folder {typed} for the program to run in");
     }
     Ok(())
 }

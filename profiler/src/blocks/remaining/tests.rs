@@ -16,6 +16,7 @@ fn cell(name: &str) -> Cell {
         devices: vec![Device::Cpu(vec![0])],
         memory_estimate_bytes: None,
         unsupported: None,
+        ..Cell::default()
     }
 }
 

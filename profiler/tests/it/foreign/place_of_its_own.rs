@@ -84,7 +84,7 @@ fn a_program_runs_in_the_folder_of_cwd_and_its_paths_count_from_there() {
     let row = row(&door);
     assert_eq!((row.status, row.err), (Status::Failed, Some(ErrorKind::Start)));
     let detail = row.err_detail.unwrap_or_default();
-    assert!(detail.contains("--cwd {launch}/no: there is no such folder"), "{detail}");
+    assert!(detail.contains("there is no folder {launch}/no for the program to run in"), "{detail}");
 }
 
 #[test]

@@ -23,6 +23,7 @@ fn cell(workload: &str, devices: &[&str]) -> Cell {
         devices: devices.iter().map(|device| device.parse().unwrap()).collect(),
         memory_estimate_bytes: None,
         unsupported: None,
+        ..Cell::default()
     }
 }
 

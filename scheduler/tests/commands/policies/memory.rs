@@ -27,6 +27,7 @@ fn write_pairs(door: &Door) {
         devices: vec![device.clone()],
         memory_estimate_bytes: None,
         unsupported: None,
+        ..Cell::default()
     };
     let pair = Group {
         name: "pair".into(),

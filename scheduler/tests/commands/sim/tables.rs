@@ -28,6 +28,7 @@ fn lstm_on(device: Device) -> Cell {
         devices: vec![device],
         memory_estimate_bytes: None,
         unsupported: None,
+        ..Cell::default()
     }
 }
 

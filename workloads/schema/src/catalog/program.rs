@@ -30,6 +30,9 @@ pub struct CatalogProgram {
     /// `{ranks}`, `{batch}`, `{micro_batch}`, `{dp}`, `{tp}`, `{pp}`, `{ga}` and `{zero}`. `{words}` stands for the words of all axes,
     /// which otherwise follow the command.
     pub command: String,
+    /// The folder in which the program runs, as typed: relative to the current folder. If absent, that of the harness.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<String>,
     /// The global batches that the program can train with. The first is the batch of a job that names none.
     pub batches: Vec<u32>,
     /// The plan of a job that names none.

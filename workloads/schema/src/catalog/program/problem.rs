@@ -38,6 +38,7 @@ impl CatalogProgram {
             ));
         }
         self.problem_of_texts()
+            .or_else(|| self.problem_of_folder())
             .or_else(|| self.problem_of_batches())
             .or_else(|| {
                 let refused = self.batches.iter().find_map(|batch| self.refuses(&self.plan, *batch));
@@ -88,6 +89,16 @@ impl CatalogProgram {
             }
         }
         None
+    }
+
+    /// Whether the folder is there is checked only when the program is to run.
+    fn problem_of_folder(&self) -> Option<String> {
+        let folder = self.folder.as_deref()?;
+        if folder.is_empty() {
+            return Some("folder: expected a path; leave out the key for the current folder".into());
+        }
+        let name = braces::names(folder).next()?;
+        Some(format!("folder: {{{name}}} is not filled in here; write a path without names in braces"))
     }
 
     fn problem_of_batches(&self) -> Option<String> {

@@ -69,6 +69,8 @@ fn definitions_without_a_meaning_are_refused_by_line_with_the_remedy() {
         (with("\"--checkpoint\"", "3"), 11, "expected a text, or two texts: for plans without the axis"),
         (with("{ga}", "{lr}"), 2, "command: nothing fills {lr}; names in braces are {ranks} {batch}"),
         (with("'{", "{"), 2, "command: a quote is not closed"),
+        (with("batches", "folder = \"\"\nbatches"), 2, "folder: expected a path; leave out the key"),
+        (with("batches", "folder = \"x{ranks}\"\nbatches"), 2, "folder: {ranks} is not filled in here"),
         (with("{ga}", "x{words}"), 2, "command: {words} stands once, as a word of its own"),
         (with("{ga}", "{words} {words}"), 2, "command: {words} stands once"),
         (with("zero {zero}", "zero"), 2, "plans dp2-zero1 and dp2-zero2 have the same command"),
