@@ -145,6 +145,7 @@ fn apart(
                     let program = UsersProgram {
                         name: cell.workload.clone(),
                         argv: argv.clone(),
+                        values: cell.vary.clone(),
                         global_batch: cell.global_batch,
                     };
                     vec![cells::command(&program, &devices[0], request.surroundings)?]

@@ -5,13 +5,19 @@ use std::path::Path;
 use anyhow::Context as _;
 use record::manifest::Cell;
 use schema::{
-    catalog::{Catalog, CatalogProgram}, device::Device, job::Job, plan::Plan, sharing::Sharing,
+    catalog::{Catalog, CatalogProgram},
+    device::Device,
+    job::Job,
+    plan::Plan,
+    sharing::Sharing,
     surroundings::Surroundings,
+    values::Values,
 };
 
 use crate::{
     cells::{Grid, Plans, batches, check_program, joined, refuse_two_plans},
     plans::{self, Candidate},
+    vary,
 };
 
 /// Checks that the programs of these cells are there, and the folders that their definitions name. `surroundings` are those of all
@@ -34,7 +40,7 @@ pub fn check(cells: &[Cell], catalog: &Catalog, surroundings: &Surroundings) -> 
     Ok(())
 }
 
-/// The cells of a program over the grid, each alone on the first devices of the pool. A combination that cannot run is a cell with the
+/// The cells of a program over the grid and its values, each alone on the first devices of the pool. A combination that cannot run is a cell with the
 /// reason. `Plans::All` leaves it out, but one of them remains for a batch that would have no cell otherwise.
 ///
 /// # Errors
@@ -60,7 +66,11 @@ pub(crate) fn alone(
                 if can_run.is_empty() { first.into_iter().collect() } else { can_run }
             }
         };
-        cells.extend(candidates.into_iter().map(|candidate| cell_of(program, global_batch, candidate, pool)));
+        for candidate in candidates {
+            let combinations = grid.vary.combinations(|name| program.defaults.contains_key(name));
+            let cell = |values| cell_of(program, global_batch, candidate.clone(), pool, values);
+            cells.extend(combinations.into_iter().map(cell));
+        }
     }
     Ok(cells)
 }
@@ -77,28 +87,34 @@ pub fn cell(
     pool: &[Device],
 ) -> anyhow::Result<Cell> {
     let candidate = plans::candidate_of_program(program, global_batch, plan, pool);
-    let cell = cell_of(program, global_batch, candidate, pool);
+    let cell = cell_of(program, global_batch, candidate, pool, Values::new());
     check(std::slice::from_ref(&cell), catalog, &Surroundings::default())?;
     Ok(cell)
 }
 
-fn cell_of(program: &CatalogProgram, global_batch: u32, candidate: Candidate, pool: &[Device]) -> Cell {
+fn cell_of(
+    program: &CatalogProgram,
+    global_batch: u32,
+    candidate: Candidate,
+    pool: &[Device],
+    values: Values,
+) -> Cell {
     let Candidate { plan, refusal } = candidate;
     let devices: Vec<Device> = pool.iter().take(plan.ranks() as usize).cloned().collect();
-    let spelling = format!("{}@b{global_batch}@{plan}", program.name);
+    let spelling = vary::spelled(&format!("{}@b{global_batch}@{plan}", program.name), &values);
     Cell {
         name: format!("{spelling}@on={}", joined(&devices)),
         sharing: Sharing::Alone,
         job: spelling,
         workload: program.name.clone(),
-        command: Some(program.arguments(global_batch, &plan)),
+        command: Some(program.arguments(global_batch, &plan, &values)),
         folder: program.folder.clone(),
         all_reduce_bytes: None,
         global_batch: Some(global_batch),
         plan: Some(plan),
         devices,
         memory_estimate_bytes: None,
+        vary: values,
         unsupported: refusal,
-        ..Cell::default()
     }
 }

@@ -6,18 +6,22 @@ use anyhow::{Context as _, bail, ensure};
 use record::manifest::Cell;
 use rig::StepPattern;
 use schema::{
+    braces,
     catalog::{Catalog, Workload},
     device::Device,
     job::{Job, command_name},
     plan::Plan,
     sharing::Sharing,
     surroundings::Surroundings,
+    values::{self, Values},
 };
 
 use crate::{
     catalog_programs,
     plans::{self, Effort, Estimates, Judgement},
-    pool, surroundings, workload_lookup,
+    pool, surroundings,
+    vary::{self, Varied},
+    workload_lookup,
 };
 
 /// The axes of a grid. An empty list means the job's own value, or the workload's default.
@@ -25,6 +29,8 @@ use crate::{
 pub struct Grid {
     pub batches: Vec<u32>,
     pub plans: Plans,
+    /// Values for names in the commands of programs.
+    pub vary: Varied,
     /// The effort for memory estimates of jobs whose plans the user did not name.
     pub effort: Effort,
 }
@@ -175,18 +181,37 @@ pub fn steps_regex(text: &str) -> Result<String, String> {
 pub struct UsersProgram {
     pub name: String,
     pub argv: Vec<String>,
+    /// The values of names in braces, which `argv` has in place of the names.
+    pub values: Values,
     /// The number of samples in a step, over all of its ranks; `None` if the user has not said it.
     pub global_batch: Option<u32>,
 }
 
 impl UsersProgram {
+    /// One program for each combination of the values of names that are in its command.
+    fn varied(&self, vary: &Varied) -> Vec<UsersProgram> {
+        let has =
+            |name: &str| self.argv.iter().flat_map(|word| braces::names(word)).any(|other| other == name);
+        let with = |values: Values| {
+            let argv = self.argv.iter().map(|word| values::filled(word, &values)).collect();
+            UsersProgram { argv, values, ..self.clone() }
+        };
+        vary.combinations(has).into_iter().map(with).collect()
+    }
+
     /// A program that is named after its words as typed.
     pub fn unnamed(argv: &[String]) -> UsersProgram {
-        UsersProgram { name: command_name(argv), argv: argv.to_vec(), global_batch: None }
+        UsersProgram {
+            name: command_name(argv),
+            argv: argv.to_vec(),
+            values: Values::new(),
+            global_batch: None,
+        }
     }
 }
 
-/// The programs of a command line. The user gives a name to each program, in their order, or to no program.
+/// The programs of a command line, each once for every combination of the values in its command. The user gives a name to each
+/// program, in their order, or to no program.
 ///
 /// # Errors
 /// A name is no plain word or is that of a workload, there are too many or too few, or two programs have one.
@@ -195,12 +220,17 @@ pub fn programs<'a>(
     commands: impl Iterator<Item = &'a [String]>,
     names: &[String],
     global_batch: Option<u32>,
+    vary: &Varied,
 ) -> anyhow::Result<Vec<UsersProgram>> {
     let program = |argv| UsersProgram { global_batch, ..UsersProgram::unnamed(argv) };
     let mut programs: Vec<UsersProgram> = commands.map(program).collect();
-    if names.is_empty() {
-        return Ok(programs);
+    if !names.is_empty() {
+        give_names(&mut programs, names, catalog)?;
     }
+    Ok(programs.iter().flat_map(|program| program.varied(vary)).collect())
+}
+
+fn give_names(programs: &mut [UsersProgram], names: &[String], catalog: &Catalog) -> anyhow::Result<()> {
     ensure!(
         names.len() == programs.len(),
         "--name: the numbers of names and of programs differ, {} and {}; name each program in the order of --cmd, or none",
@@ -214,7 +244,7 @@ pub fn programs<'a>(
         }
         programs[place].name.clone_from(name);
     }
-    Ok(programs)
+    Ok(())
 }
 
 /// The length of a name that fits into tables and names of files.
@@ -240,18 +270,20 @@ fn check_name(catalog: &Catalog, name: &str) -> anyhow::Result<()> {
 
 /// The only cell of a program of the user's, which runs in these surroundings.
 pub fn command(program: &UsersProgram, device: &Device, surroundings: &Surroundings) -> anyhow::Result<Cell> {
-    let UsersProgram { name, argv, global_batch } = program;
+    let UsersProgram { name, argv, values, global_batch } = program;
     check_program(argv, surroundings)?;
+    let job = vary::spelled(name, values);
     Ok(Cell {
-        name: format!("{name}@on={device}"),
+        name: format!("{job}@on={device}"),
         sharing: Sharing::Alone,
-        job: name.clone(),
+        job,
         workload: name.clone(),
         command: Some(argv.clone()),
         all_reduce_bytes: None,
         global_batch: *global_batch,
         plan: None,
         devices: vec![device.clone()],
+        vary: values.clone(),
         memory_estimate_bytes: None,
         unsupported: None,
         ..Cell::default()

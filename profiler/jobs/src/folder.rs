@@ -27,7 +27,8 @@ pub(crate) fn of_run<'a>(started_utc: &str, settings: &'a Settings, cells: &'a [
         return None;
     }
     // The files in a folder that is known only when a launch begins are made anew for each launch.
-    let command = |cell: &'a Cell| Some((cell.command.as_deref()?, surroundings::folder_of_cell(settings, cell)?));
+    let command =
+        |cell: &'a Cell| Some((cell.command.as_deref()?, surroundings::folder_of_cell(settings, cell)?));
     Folder::current(started_utc, cells.iter().filter_map(command))
 }
 
@@ -99,7 +100,9 @@ pub fn compare_source_tree(run: &RunDir, manifest: &Manifest) {
             None => "may have changed: git does not tell its revision",
         };
         let path = run.path().display();
-        output::note(format_args!("warning: {path}: since the run was begun, the source tree of {what} {verdict}"));
+        output::note(format_args!(
+            "warning: {path}: since the run was begun, the source tree of {what} {verdict}"
+        ));
     };
     if let Some(tree) = &then.source_tree {
         warn("its programs".into(), tree, source_tree(&manifest.settings, &manifest.cells));

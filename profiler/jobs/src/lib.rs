@@ -14,4 +14,5 @@ pub mod pool;
 pub mod run;
 pub mod software;
 pub mod surroundings;
+pub mod vary;
 pub mod workload_lookup;

@@ -45,8 +45,7 @@ pub fn make_for(
     }
     let started_utc = utc_now();
     let folder = folder::of_run(&started_utc, &request.settings, &request.cells);
-    let folder =
-        folder.map(|folder| folder::with_source_trees(folder, &request.settings, &request.cells));
+    let folder = folder.map(|folder| folder::with_source_trees(folder, &request.settings, &request.cells));
     Ok(Manifest {
         format: FORMAT,
         started_utc,

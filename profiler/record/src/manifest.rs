@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, path::PathBuf, time::SystemTime};
 
-use schema::{device::Device, plan::Plan, sharing::Sharing, spec::Collectives, surroundings::Surroundings};
+use schema::{
+    device::Device, plan::Plan, sharing::Sharing, spec::Collectives, surroundings::Surroundings,
+    values::Values,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{folder::Folder, group::Group, placement::Placement, suspension::Suspension};
@@ -345,6 +348,9 @@ pub struct Cell {
     pub global_batch: Option<u32>,
     pub plan: Option<Plan>,
     pub devices: Vec<Device>,
+    /// The values that `--vary` gave to names in braces in the command. `job` ends with them.
+    #[serde(default, skip_serializing_if = "Values::is_empty")]
+    pub vary: Values,
     /// Estimated peak of tensor memory of the largest rank, made before the run.
     #[serde(default)]
     pub memory_estimate_bytes: Option<u64>,

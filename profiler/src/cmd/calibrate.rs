@@ -14,6 +14,7 @@ use jobs::{
     cells::{self, CommandLine, Grid, joined},
     manifest::{self, RunRequest},
     pool, surroundings,
+    vary::Varied,
 };
 use record::{
     calibration::{Calibration, Measured, SuspendRow},
@@ -198,7 +199,7 @@ fn manifest(
     cells.extend(jobs);
     let surroundings = surroundings::make(None, &[])?;
     let commands = args.cmd.iter().map(|CommandLine(argv)| &argv[..]);
-    for program in cells::programs(catalog, commands, &[], None)? {
+    for program in cells::programs(catalog, commands, &[], None, &Varied::default())? {
         cells.push(cells::command(&program, &pool[0], &surroundings)?);
     }
     catalog_programs::check(&cells, catalog, &surroundings)?;

@@ -8,6 +8,7 @@ use jobs::{
     cells::{self, CommandLine},
     manifest::{self, RunRequest},
     plans::Estimates,
+    vary::Varied,
 };
 use record::{manifest::Manifest, rows};
 use rig::{Exit, output};
@@ -149,7 +150,7 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
         );
     }
     args.measure.check_batch(args.batch.is_some())?;
-    let programs = cells::programs(&catalog, commands, &args.measure.name, args.batch)?;
+    let programs = cells::programs(&catalog, commands, &args.measure.name, args.batch, &Varied::default())?;
     let mut estimates = Estimates::new(&settings, args.run.seed);
     let company = match (args.all_pairs, args.size, args.sensitivity) {
         (true, ..) => Company::Every(2),

@@ -11,6 +11,7 @@ use jobs::{
     cells::{self, CommandLine, Grid, Plans},
     manifest::{self, RunRequest},
     plans::Estimates,
+    vary::{Varied, VariedName},
     workload_lookup,
 };
 use record::{
@@ -57,6 +58,8 @@ const DEFAULT_BUDGET: Duration = Duration::from_secs(3600);
 ///
 /// Example: `profile single --name small --batch 64 --prepare "rm -rf cache" -- python3 train.py --batch 64`
 ///
+/// Example: `profile single --seconds 10 --vary workers=0,2,4 -- python3 train.py --workers {workers}`
+///
 /// Example: `profile single lstm --cmd "python3 train.py" --cmd "python3 train.py --amp" --steps 200`
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -79,6 +82,12 @@ pub(super) struct Args {
     /// columns have no meaning here. A table of `profile export` is such a file, too.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["jobs", "command", "cmd", "plan", "batch"])]
     grid: Option<PathBuf>,
+    /// Values for a name in braces in the commands of programs, as lr=0.1,0.01 for {lr}. May be given for several names.
+    ///
+    /// Each combination of values is a job, as `train lr=0.1 width=64`. It has a column vary in the tables. Names of the definition of
+    /// a program are those in its [program.defaults]. {{lr}} is the text {lr}.
+    #[arg(long, value_name = "NAME=V,..")]
+    vary: Vec<VariedName>,
     /// Launches of each cell; with --ci, the smallest number.
     #[arg(long, value_name = "R", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     repeats: u32,
@@ -105,7 +114,7 @@ pub(super) struct Args {
     /// The budget starts anew. --data and --catalog keep their paths. A run is not resumed with another version of Tandem,
     /// libtorch or the GPU driver, after a restart of the machine, or with programs or files of another folder.
     #[arg(long, value_name = "RUN", conflicts_with_all = [
-        "jobs", "grid", "command", "plan", "batch", "repeats", "ci", "operators", "RunOptions",
+        "jobs", "grid", "command", "plan", "batch", "vary", "repeats", "ci", "operators", "RunOptions",
         "MeasureOptions",
     ])]
     resume: Option<PathBuf>,
@@ -163,6 +172,10 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
     if !has_jobs && !has_commands {
         bail!("name a job, as in `profile single resnet18-cifar`; `profile list` shows the workloads");
     }
+    let programs = jobs.iter().filter_map(|job| catalog.program(&job.workload));
+    let defaults = programs.flat_map(|program| program.defaults.keys().map(String::as_str));
+    let vary = Varied::new(&args.vary)?;
+    vary.check_used(args.commands(), defaults)?;
     if !args.plan.is_empty() && !has_jobs {
         bail!("--plan applies to jobs only, and none is named; remove it");
     }
@@ -181,10 +194,10 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
         ..args.measure.settings(&args.run, args.repeats, has_jobs)
     };
     let mut estimates = Estimates::new(&settings, args.run.seed);
-    let mut cells = cells::alone(&catalog, &jobs, &axes(args)?, &pool, Some(&mut estimates))?;
+    let mut cells = cells::alone(&catalog, &jobs, &axes(args, &vary)?, &pool, Some(&mut estimates))?;
     let surroundings = settings.surroundings.clone().unwrap_or_default();
     let global_batch = args.batch.first().copied().filter(|_| !has_jobs);
-    for program in cells::programs(&catalog, args.commands(), &args.measure.name, global_batch)? {
+    for program in cells::programs(&catalog, args.commands(), &args.measure.name, global_batch, &vary)? {
         cells.push(cells::command(&program, &pool[0], &surroundings)?);
     }
     catalog_programs::check(&cells, &catalog, &surroundings)?;
@@ -226,19 +239,20 @@ fn check_batch_of_programs(args: &Args) -> anyhow::Result<()> {
     args.measure.check_batch(!args.batch.is_empty())
 }
 
-fn axes(args: &Args) -> anyhow::Result<Grid> {
+fn axes(args: &Args, vary: &Varied) -> anyhow::Result<Grid> {
+    let grid = Grid { batches: args.batch.clone(), vary: vary.clone(), ..Grid::default() };
     let mut plans = Vec::new();
     for plan in &args.plan {
         match plan {
             PlanOrAll::Plan(plan) => plans.push(*plan),
             PlanOrAll::All if args.plan.len() == 1 => {
-                return Ok(Grid { batches: args.batch.clone(), plans: Plans::All, ..Grid::default() });
+                return Ok(Grid { plans: Plans::All, ..grid });
             }
             PlanOrAll::All => bail!("--plan all cannot be combined with other plans; remove these"),
         }
     }
     let plans = if plans.is_empty() { Plans::Default } else { Plans::Named(plans) };
-    Ok(Grid { batches: args.batch.clone(), plans, ..Grid::default() })
+    Ok(Grid { plans, ..grid })
 }
 
 fn dry_run(manifest: &Manifest, json: bool) -> anyhow::Result<Exit> {

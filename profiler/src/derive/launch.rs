@@ -14,6 +14,7 @@ use schema::{
     device::Device,
     spec::{LaunchSpec, Program},
     units::Nanos,
+    values,
     wire::{Event, EventLine, Timing},
 };
 use statistics::LaunchSummary;
@@ -146,6 +147,7 @@ pub(super) fn blank(run: &RunDir, cell: &Cell) -> Measurement {
         job: cell.job.clone(),
         workload: cell.workload.clone(),
         command: cell.command.as_deref().map(cells::command_line),
+        vary: values::text(&cell.vary),
         plan: cell.plan,
         device: cells::joined(&cell.devices),
         sharing: cell.sharing.clone(),
@@ -189,6 +191,7 @@ pub(super) fn blank_of_spec(run: &RunDir, manifest: &Manifest, spec: &LaunchSpec
         global_batch,
         plan,
         devices: spec.devices.clone(),
+        vary: cell_of(manifest, spec).map(|cell| cell.vary.clone()).unwrap_or_default(),
         memory_estimate_bytes: None,
         unsupported: None,
         ..Cell::default()

@@ -104,6 +104,7 @@ fn summary(
         job: cell.job.clone(),
         workload: cell.workload.clone(),
         command: first.command.clone(),
+        vary: first.vary.clone(),
         plan: cell.plan,
         device: first.device.clone(),
         threads: first.threads,

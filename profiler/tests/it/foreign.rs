@@ -14,6 +14,7 @@ mod protocol;
 mod pytorch;
 mod shown;
 mod unseen;
+mod vary;
 
 use std::{
     fs,

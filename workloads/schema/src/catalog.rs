@@ -22,6 +22,7 @@ use crate::{
     plan::{Axis, Plan},
 };
 pub use model::*;
+pub(crate) use program::is_number;
 pub use program::{CatalogProgram, ProgramCheckpoint, SaveOrder, SaveSignal, SavedSign, Words};
 
 /// All workloads known to a program, and the programs of the user's files, by name. No two of them have the same name.

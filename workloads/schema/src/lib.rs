@@ -29,6 +29,7 @@ pub mod spec;
 pub mod surroundings;
 pub mod unfinished;
 pub mod units;
+pub mod values;
 pub mod wire;
 mod words;
 

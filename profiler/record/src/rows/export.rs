@@ -63,6 +63,8 @@ columns! {
         workload: String,
         /// A user's program with its arguments, quoted for a shell; empty for a workload.
         command: Option<String>,
+        /// The values of --vary in the command, as lr=0.1 width=64; empty without --vary.
+        vary: Option<String>,
         /// The plan in its canonical spelling.
         plan: Option<Plan>,
         /// The devices of the ranks, joined by commas.

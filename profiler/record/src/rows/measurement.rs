@@ -28,6 +28,9 @@ pub struct Measurement {
     /// A user's program with its arguments, quoted for a shell; empty for a workload.
     #[serde(default)]
     pub command: Option<String>,
+    /// The values of `--vary` in the command, as `lr=0.1 width=64`; empty without `--vary`.
+    #[serde(default)]
+    pub vary: Option<String>,
     pub plan: Option<Plan>,
     pub device: String,
     pub threads: u32,

@@ -97,6 +97,7 @@ fn manifest(text: &str, number: f64, seed: u64) -> Manifest {
             global_batch: Some(8),
             plan: Some("ga4-bf16".parse().unwrap()),
             devices: vec![Device::Cuda(0)],
+            vary: [(text.to_string(), text.to_string())].into(),
             memory_estimate_bytes: Some(seed),
             unsupported: Some(text.into()),
         }],

@@ -90,7 +90,12 @@ fn a_folder_that_is_not_there_is_refused_by_line_before_anything_starts() {
             assert!(!door.path("r").exists(), "{command} {file}");
         }
     }
-    exits(0, &door, "single mine --device cpu:0 --catalog other.toml --cwd copy --steps 5 --repeats 1 --out r", &[]);
+    exits(
+        0,
+        &door,
+        "single mine --device cpu:0 --catalog other.toml --cwd copy --steps 5 --repeats 1 --out r",
+        &[],
+    );
     // Its program is looked for in its folder.
     door.write("absent.toml", &DEFINITION.replace("python3 train.py", "./train.sh"));
     let said = exits(2, &door, "single mine --device cpu:0 --catalog absent.toml --out s", &[]);

@@ -13,9 +13,11 @@ use serde::{Deserialize, Serialize};
 
 pub use self::checkpoint::{ProgramCheckpoint, SaveOrder, SaveSignal, SavedSign};
 use self::numbers::filled;
+pub(crate) use self::numbers::is_number;
 use crate::{
     braces,
     plan::{Axis, Plan},
+    values::Values,
 };
 
 /// A program that is a workload: a job names it, a batch and a plan, and its definition says what to type for these.
@@ -28,7 +30,7 @@ pub struct CatalogProgram {
     pub about: String,
     /// The program and its arguments, split as a shell splits them. Names in braces stand for numbers of the job:
     /// `{ranks}`, `{batch}`, `{micro_batch}`, `{dp}`, `{tp}`, `{pp}`, `{ga}` and `{zero}`. `{words}` stands for the words of all axes,
-    /// which otherwise follow the command.
+    /// which otherwise follow the command. Other names have values in `defaults`.
     pub command: String,
     /// The folder in which the program runs, as typed: relative to the current folder. If absent, that of the harness.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -47,6 +49,9 @@ pub struct CatalogProgram {
     /// What an axis adds to the command, with the same names in braces.
     #[serde(default)]
     pub words: BTreeMap<Axis, Words>,
+    /// Names in braces in the command and in words, with the values that they stand for unless `--vary` gives others.
+    #[serde(default, skip_serializing_if = "Values::is_empty")]
+    pub defaults: Values,
     /// A part of a line of output that has the loss of a step, as `step {step} loss {loss}`. Steps may count from any number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<String>,
@@ -72,8 +77,8 @@ pub enum Words {
 const WORDS: &str = "{words}";
 
 impl CatalogProgram {
-    /// The program and its arguments for a job with this global batch and plan.
-    pub fn arguments(&self, global_batch: u32, plan: &Plan) -> Vec<String> {
+    /// The program and its arguments for a job with this global batch and plan. Names without one of these values have their default.
+    pub fn arguments(&self, global_batch: u32, plan: &Plan, values: &Values) -> Vec<String> {
         let used = plan.axes();
         let mut words = Vec::new();
         for (axis, of_axis) in &self.words {
@@ -88,14 +93,16 @@ impl CatalogProgram {
             Some(place) => drop(arguments.splice(place..=place, words)),
             None => arguments.extend(words),
         }
-        arguments.iter().map(|word| filled(word, global_batch, plan)).collect()
+        let value = |name: &str| values.get(name).or_else(|| self.defaults.get(name)).cloned();
+        arguments.iter().map(|word| filled(word, global_batch, plan, value)).collect()
     }
 
     /// The same for a job that goes on from a checkpoint.
-    pub fn arguments_to_resume(&self, global_batch: u32, plan: &Plan) -> Vec<String> {
+    pub fn arguments_to_resume(&self, global_batch: u32, plan: &Plan, values: &Values) -> Vec<String> {
+        let value = |name: &str| values.get(name).or_else(|| self.defaults.get(name)).cloned();
         let words = self.checkpoint.iter().flat_map(ProgramCheckpoint::resume_words);
-        let words = words.map(|word| filled(&word, global_batch, plan));
-        self.arguments(global_batch, plan).into_iter().chain(words).collect()
+        let words = words.map(|word| filled(&word, global_batch, plan, value));
+        self.arguments(global_batch, plan, values).into_iter().chain(words).collect()
     }
 
     /// The step and its loss in a line of output. `None` if the line has none, or the definition has no pattern for them.

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     CatalogProgram, ProgramCheckpoint, WORDS, Words, degree,
-    numbers::{is_of_launch, number},
+    numbers::{is_number, is_of_launch},
 };
 use crate::{
     braces,
     plan::{Axis, Plan, Precision},
+    values::{self, Values},
 };
 
 /// The length of a name that fits into tables and names of files.
@@ -38,6 +39,7 @@ impl CatalogProgram {
             ));
         }
         self.problem_of_texts()
+            .or_else(|| self.problem_of_defaults())
             .or_else(|| self.problem_of_folder())
             .or_else(|| self.problem_of_batches())
             .or_else(|| {
@@ -52,17 +54,21 @@ impl CatalogProgram {
             .map(|problem| format!("program '{}': {problem}", self.name))
     }
 
-    fn problem_of_texts(&self) -> Option<String> {
-        let of_axis = |(axis, words): (&Axis, &Words)| {
+    /// The command and the words of axes, each with its key.
+    fn texts(&self) -> impl Iterator<Item = (String, &str)> {
+        let of_axes = self.words.iter().flat_map(|(axis, words)| {
             let texts = match words {
-                Words::On(on) => vec![on.clone()],
-                Words::OffOn(both) => both.to_vec(),
+                Words::On(on) => std::slice::from_ref(on),
+                Words::OffOn(both) => both,
             };
-            texts.into_iter().map(move |text| (format!("words.{axis}"), text)).collect::<Vec<_>>()
-        };
-        let command = ("command".to_owned(), self.command.clone());
-        for (key, text) in std::iter::once(command).chain(self.words.iter().flat_map(of_axis)) {
-            let Some(words) = shlex::split(&text) else {
+            texts.iter().map(move |text| (format!("words.{axis}"), text.as_str()))
+        });
+        std::iter::once(("command".to_owned(), self.command.as_str())).chain(of_axes)
+    }
+
+    fn problem_of_texts(&self) -> Option<String> {
+        for (key, text) in self.texts() {
+            let Some(words) = shlex::split(text) else {
                 return Some(format!("{key}: a quote is not closed, or a backslash is at the end"));
             };
             if words.is_empty() && key == "command" {
@@ -75,7 +81,8 @@ impl CatalogProgram {
             }
             let is_known = |name: &str| {
                 is_of_launch(name)
-                    || number(name, 1, &Plan::default()).is_some()
+                    || is_number(name)
+                    || self.defaults.contains_key(name)
                     || (key == "command" && name == "words")
             };
             if let Some(unknown) =
@@ -83,12 +90,30 @@ impl CatalogProgram {
             {
                 return Some(format!(
                     "{key}: nothing fills {{{unknown}}}; names in braces are {{ranks}} {{batch}} {{micro_batch}} {{dp}} {{tp}} \
-                     {{pp}} {{ga}} {{zero}} {{launch}} {{repeat}} {{run}} {{checkpoint}} and, in the command, {{words}}; write \
-                     {{{{{unknown}}}}} for the text itself"
+                     {{pp}} {{ga}} {{zero}} {{launch}} {{repeat}} {{run}} {{checkpoint}}, {{words}} in the command, and those with a value \
+                     in [program.defaults]; add {unknown} = ".." there, or write {{{{{unknown}}}}} for the text itself"
                 ));
             }
         }
         None
+    }
+
+    fn problem_of_defaults(&self) -> Option<String> {
+        let illegal = |(name, value): (&String, &String)| {
+            let checked = values::check_name(name).and_then(|()| values::check_value(value));
+            checked.err().map(|why| format!("defaults.{name}: {why}"))
+        };
+        self.defaults.iter().find_map(illegal).or_else(|| {
+            let unused = self.defaults.keys().find(|name| !self.has_name(name))?;
+            Some(format!(
+                "defaults.{unused}: no command or words have {{{unused}}}; write it in one, or remove the value here"
+            ))
+        })
+    }
+
+    /// Whether the command or words have a name in braces.
+    fn has_name(&self, name: &str) -> bool {
+        self.texts().any(|(_, text)| braces::names(text).any(|other| other == name))
     }
 
     /// Whether the folder is there is checked only when the program is to run.
@@ -129,17 +154,23 @@ impl CatalogProgram {
         for (axis, without, with) in LEAST {
             let [without, with]: [Plan; 2] =
                 [without, with].map(|plan| plan.parse().expect("a canonical plan"));
-            if self.axes.contains(&axis) && self.arguments(batch, &without) == self.arguments(batch, &with) {
+            if self.axes.contains(&axis) && self.by_default(batch, &without) == self.by_default(batch, &with)
+            {
                 return Some(format!("axes: {axis} does not change the command; {}", remedy(axis)));
             }
         }
-        let names = |name: &str| self.texts().any(|text| braces::names(text).any(|other| other == name));
         let with_ranks = [Axis::Dp, Axis::Tp, Axis::Pp].into_iter().filter(|axis| self.axes.contains(axis));
-        let lacking = with_ranks.into_iter().find(|axis| !names("ranks") && !names(&axis.to_string()))?;
+        let lacking = with_ranks
+            .into_iter()
+            .find(|axis| !self.has_name("ranks") && !self.has_name(&axis.to_string()))?;
         Some(format!(
             "axes: {lacking} has several ranks, and the command does not have their number; {}",
             remedy(lacking)
         ))
+    }
+
+    fn by_default(&self, global_batch: u32, plan: &Plan) -> Vec<String> {
+        self.arguments(global_batch, plan, &Values::new())
     }
 
     fn problem_of_degrees(&self) -> Option<String> {
@@ -158,7 +189,7 @@ impl CatalogProgram {
 
     /// A checkpoint has a folder of its job, and a folder belongs to a checkpoint.
     fn problem_of_checkpoint(&self) -> Option<String> {
-        let names_folder = self.texts().any(ProgramCheckpoint::names_folder);
+        let names_folder = self.texts().any(|(_, text)| ProgramCheckpoint::names_folder(text));
         let Some(checkpoint) = &self.checkpoint else {
             let why = "{checkpoint} is the folder of a job that saves; add [program.checkpoint], or write {launch} for a folder of \
                        each launch";
@@ -183,21 +214,12 @@ impl CatalogProgram {
         })
     }
 
-    /// The command, and the words of all axes.
-    fn texts(&self) -> impl Iterator<Item = &str> {
-        let words = self.words.values().flat_map(|words| match words {
-            Words::On(on) => std::slice::from_ref(on),
-            Words::OffOn(both) => both.as_slice(),
-        });
-        std::iter::once(&self.command).chain(words).map(String::as_str)
-    }
-
     /// No two plans have the same command.
     fn problem_of_plans(&self) -> Option<String> {
         let mut seen: BTreeMap<Vec<String>, Plan> = BTreeMap::new();
         let plans = small_plans(&self.axes).into_iter();
         for plan in plans.filter(|plan| self.refuses_degree(plan).is_none()) {
-            let other = seen.insert(self.arguments(64, &plan), plan);
+            let other = seen.insert(self.by_default(64, &plan), plan);
             if let Some(other) = other {
                 return Some(format!(
                     "plans {other} and {plan} have the same command; name what differs in the command or in words"

@@ -26,7 +26,8 @@ fn program(text: &str) -> CatalogProgram {
 #[test]
 fn a_command_follows_from_batch_and_plan() {
     let mine = program(GOOD);
-    let arguments = |batch, plan: &str| mine.arguments(batch, &plan.parse().expect("a plan")).join(" ");
+    let arguments =
+        |batch, plan: &str| mine.arguments(batch, &plan.parse().expect("a plan"), &Values::new()).join(" ");
     assert_eq!(
         arguments(8, "dp1"),
         r#"torchrun --nproc-per-node 1 train.py --batch 8 --steps 1 --out {launch}/out {"x": 1} --dtype float32"#
@@ -36,11 +37,25 @@ fn a_command_follows_from_batch_and_plan() {
         r#"torchrun --nproc-per-node 2 train.py --batch 2 --steps 4 --out {launch}/out {"x": 1} --zero 3 --checkpoint --dtype bfloat16"#
     );
     let inside = GOOD.replace("train.py --batch", "{words} train.py {{ranks}} {{run}} --batch");
-    let arguments = program(&inside).arguments(8, &"gc".parse().expect("a plan"));
+    let arguments = program(&inside).arguments(8, &"gc".parse().expect("a plan"), &Values::new());
     assert_eq!(
         arguments[2..9],
         ["1", "--checkpoint", "--dtype", "float32", "train.py", "{ranks}", "{{run}}"]
     );
+}
+
+#[test]
+fn names_have_their_defaults_unless_other_values_are_given() {
+    let text = GOOD.replace("--steps {ga}", "--steps {ga} --lr {lr} {{lr}}");
+    let text = text.replace("\"--checkpoint\"", "\"--every {every}\"");
+    let mine = program(&format!("{text}\n[program.defaults]\nlr = \"0.1\"\nevery = \"2\"\n"));
+    let arguments = |values: &[(&str, &str)]| {
+        let values = values.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        mine.arguments(8, &"gc".parse().expect("a plan"), &values)[6..].join(" ")
+    };
+    let rest = r#"{lr} --out {launch}/out {"x": 1} --every"#;
+    assert_eq!(arguments(&[]), format!("1 --lr 0.1 {rest} 2 --dtype float32"));
+    assert_eq!(arguments(&[("lr", "0.5"), ("other", "9")]), format!("1 --lr 0.5 {rest} 2 --dtype float32"));
 }
 
 #[test]
@@ -69,6 +84,18 @@ fn definitions_without_a_meaning_are_refused_by_line_with_the_remedy() {
         (with("\"--checkpoint\"", "3"), 11, "expected a text, or two texts: for plans without the axis"),
         (with("{ga}", "{lr}"), 2, "command: nothing fills {lr}; names in braces are {ranks} {batch}"),
         (with("'{", "{"), 2, "command: a quote is not closed"),
+        (
+            format!("{GOOD}\n[program.defaults]\nlr = \"0.1\"\n"),
+            2,
+            "defaults.lr: no command or words have {lr}; write it in one",
+        ),
+        (
+            format!("{GOOD}\n[program.defaults]\nranks = \"2\"\n"),
+            2,
+            "defaults.ranks: the name ranks is taken: the batch and the plan",
+        ),
+        (with("{ga}", "{lr}") + "\n[program.defaults]\nlr = \"a b\"\n", 2, "defaults.lr: 'a b' is no value"),
+        (with("{ga}", "{lr}") + "\n[program.defaults]\nlr = 0.1\n", 15, "invalid type: floating point"),
         (with("batches", "folder = \"\"\nbatches"), 2, "folder: expected a path; leave out the key"),
         (with("batches", "folder = \"x{ranks}\"\nbatches"), 2, "folder: {ranks} is not filled in here"),
         (with("{ga}", "x{words}"), 2, "command: {words} stands once, as a word of its own"),
