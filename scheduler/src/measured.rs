@@ -28,6 +28,9 @@ use schema::{
 
 pub use self::parameters::parameters;
 
+/// Why rows of a program with values of `--vary` are not used.
+const OTHER_VALUES: &str = "they have values of --vary, and a model has one time for each batch and plan; measure the defaults without --vary";
+
 /// Where step times come from.
 #[derive(Clone, Copy, Debug)]
 pub struct Inputs<'a> {

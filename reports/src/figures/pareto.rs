@@ -21,7 +21,7 @@ type Plan<'a> = (&'a Summary, f64, f64);
 
 pub(super) fn make(run: &Run, colours: &Colours) -> Vec<Figure> {
     let known = run.summaries.iter().filter_map(numbers);
-    let mut groups = planes::grouped(known, |plan| (&plan.0.workload, plan.0.global_batch));
+    let mut groups = planes::grouped(known, |plan| (&plan.0.workload, plan.0.global_batch, &plan.0.vary));
     groups.retain(|group| group.len() > 1);
     planes::in_figures(groups).into_iter().map(|(part, groups)| figure(run, colours, part, &groups)).collect()
 }
@@ -92,7 +92,9 @@ fn is_on_front(plan: &Plan, group: &[Plan]) -> bool {
 }
 
 fn title(row: &Summary) -> String {
-    row.global_batch.map_or_else(|| row.workload.clone(), |batch| format!("{}@b{batch}", row.workload))
+    let batch = row.global_batch.map_or(String::new(), |batch| format!("@b{batch}"));
+    let vary = row.vary.as_ref().map_or(String::new(), |values| format!(" {values}"));
+    format!("{}{batch}{vary}", row.workload)
 }
 
 /// The plans of a front, the fastest first.
@@ -161,5 +163,20 @@ mod tests {
         let front = "of a@b4: dp1 (100 ns, 2.00 KiB), gc (200 ns, 1.00 KiB).";
         assert!(figure.finding.ends_with(front), "{}", figure.finding);
         assert_eq!(make(&run_of(vec![plan("dp1", 1, 1)]), &Colours::default()), []);
+    }
+
+    #[test]
+    fn plans_with_other_values_are_in_another_plane() {
+        let plan = |plan: &str, rate: f64, step: u32| {
+            summary(&format!(
+                r#""job": "a@b4@{plan} lr={rate}", "plan": "{plan}", "vary": "lr={rate}", "global_batch": 4, "step_ns_median": {step}, "peak_memory_bytes": 1"#
+            ))
+        };
+        let run =
+            run_of(vec![plan("dp1", 0.1, 1), plan("gc", 0.1, 2), plan("dp1", 0.5, 3), plan("gc", 0.5, 4)]);
+        let [figure] = &make(&run, &Colours::default())[..] else { panic!("one") };
+        let Chart::Planes(planes) = &figure.chart else { panic!("planes") };
+        let titles: Vec<&str> = planes.iter().map(|plane| plane.title.as_str()).collect();
+        assert_eq!(titles, ["a@b4 lr=0.1", "a@b4 lr=0.5"]);
     }
 }

@@ -16,7 +16,7 @@ use crate::{
 };
 
 pub(super) fn make(run: &Run, _: &Colours) -> Vec<Figure> {
-    let of_planes = planes::grouped(ranks::all(run), |scaled| (scaled.workload, scaled.batch));
+    let of_planes = planes::grouped(ranks::all(run), |scaled| (scaled.workload, scaled.batch, scaled.vary));
     planes::in_figures(of_planes).into_iter().map(|(part, of)| figure(run, part, &of)).collect()
 }
 
@@ -48,7 +48,8 @@ fn plane(of: &[Scaled]) -> Plane {
     let series =
         of.iter().enumerate().flat_map(|(place, scaled)| lines(scaled, Colours::nth(place))).collect();
     let batch = of[0].batch.map_or(String::new(), |batch| format!("@b{batch}"));
-    Plane { title: format!("{}{batch}", of[0].workload), series, ..Plane::new(x, y) }
+    let vary = of[0].vary.map_or(String::new(), |values| format!(" {values}"));
+    Plane { title: format!("{}{batch}{vary}", of[0].workload), series, ..Plane::new(x, y) }
 }
 
 /// The measured rates, and the ideal ones.

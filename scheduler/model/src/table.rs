@@ -102,7 +102,11 @@ impl Table {
         for row in summaries.iter().filter(|row| row.group.is_none()) {
             let Some(step_ns) = step_alone(row) else { continue };
             let Some((devices, device_type)) = devices_of(manifest, &row.device) else { continue };
-            let (workload, global_batch) = programs.job(&row.workload, row.global_batch);
+            if row.vary.is_some() && row.plan.is_some() {
+                // A job of a trace has the values of the program's definition, which may be others.
+                continue;
+            }
+            let (workload, global_batch) = programs.job((&row.job, &row.workload), row.global_batch);
             let plan = row.plan;
             let of = Measured { global_batch, plan, devices, device_type, threads: Some(row.threads) };
             self.device_types.insert(of.device_type.clone());
@@ -130,7 +134,7 @@ impl Table {
                     && summary.sharing == row.sharing
             };
             let threads = summaries.iter().find(is_of_row).map(|summary| summary.threads);
-            let (workload, global_batch) = programs.job(&row.workload, row.global_batch);
+            let (workload, global_batch) = programs.job((&row.job, &row.workload), row.global_batch);
             let plan = row.plan;
             let of = Measured { global_batch, plan, devices, device_type, threads };
             self.device_types.insert(of.device_type.clone());
@@ -367,7 +371,7 @@ fn devices_of(manifest: &Manifest, devices: &str) -> Option<(u32, String)> {
     fits.then(|| (types.len() as u32, first.clone()))
 }
 
-/// Maps the names of programs in the rows of a run to names made from their commands. A trace has the commands alone, without the name
+/// Maps the jobs of programs in the rows of a run to names made from their commands. A trace has the commands alone, without the name
 /// and the batch that the user chose. A program of the catalog keeps its name, as it does in a trace.
 struct Programs<'a>(HashMap<&'a str, String>);
 
@@ -377,14 +381,18 @@ impl<'a> Programs<'a> {
         Programs(
             cells
                 .filter(|cell| cell.plan.is_none())
-                .filter_map(|cell| Some((&*cell.workload, command_name(cell.command.as_deref()?))))
+                .filter_map(|cell| Some((&*cell.job, command_name(cell.command.as_deref()?))))
                 .collect(),
         )
     }
 
     /// The workload and the batch under which a trace names the job of a row.
-    fn job<'b>(&'b self, workload: &'b str, global_batch: Option<u32>) -> (&'b str, Option<u32>) {
-        self.0.get(workload).map_or((workload, global_batch), |name| (name, None))
+    fn job<'b>(
+        &'b self,
+        (job, workload): (&str, &'b str),
+        global_batch: Option<u32>,
+    ) -> (&'b str, Option<u32>) {
+        self.0.get(job).map_or((workload, global_batch), |name| (name, None))
     }
 }
 
@@ -401,7 +409,7 @@ fn company(manifest: &Manifest, programs: &Programs<'_>, row: &Interference) -> 
         other.devices.iter().any(|device| own.devices.iter().any(|own| own.shares_with(device)))
     };
     let member = |cell: &Cell| {
-        let (workload, global_batch) = programs.job(&cell.workload, cell.global_batch);
+        let (workload, global_batch) = programs.job((&cell.job, &cell.workload), cell.global_batch);
         (workload.to_owned(), global_batch, cell.plan)
     };
     let members: Vec<Member> = others().map(|(_, other)| member(other)).collect();

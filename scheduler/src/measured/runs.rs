@@ -13,7 +13,7 @@ use record::{
 };
 use schema::{catalog::Catalog, device::Device};
 
-use super::{Devices, Found, Row, bytes, devices, facts};
+use super::{Devices, Found, OTHER_VALUES, Row, bytes, devices, facts};
 
 /// The rows of jobs alone of a run.
 ///
@@ -82,6 +82,9 @@ fn row(
         .plan
         .zip(summary.global_batch)
         .ok_or("they are of programs, which have no plan and no batch")?;
+    if summary.vary.is_some() {
+        return Err(OTHER_VALUES);
+    }
     // Durations of jobs are sums of mean step times.
     let step_ns = summary.step_ns_mean.or(summary.step_ns_median).ok_or("they have no time of a step")?;
     let known = |device: &Device| manifest.devices.iter().find(|facts| facts.device == *device);

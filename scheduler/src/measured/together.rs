@@ -22,7 +22,7 @@ use record::{
 use rig::Exit;
 use schema::{device::Device, plan::Plan, sharing::Sharing};
 
-use super::{bytes, devices, pairs_together::PairsTogether};
+use super::{OTHER_VALUES, bytes, devices, pairs_together::PairsTogether};
 
 /// Jobs on devices of one type, alone and together.
 #[derive(Clone, Debug, PartialEq)]
@@ -190,6 +190,9 @@ fn launch(source: usize, row: TogetherRow, manifest: Option<&Manifest>) -> Resul
     // A group with a member that failed is left out as a whole, so that the row is kept until then.
     if row.status != Status::Ok && row.group.is_none() {
         return Err("they are not ok");
+    }
+    if row.vary.is_some() {
+        return Err(OTHER_VALUES);
     }
     let type_of = |device: &Device| match manifest {
         Some(manifest) => {

@@ -201,6 +201,32 @@ fn a_simulation_takes_the_times_of_a_program_from_its_rows() {
 }
 
 #[test]
+fn rows_with_other_values_are_in_no_model_and_give_no_times() {
+    let trace = "name,submit_s,job,steps\na,0,mine@b8@dp1,30\n";
+    let Some(door) = with_definition(trace) else { return };
+    with_rows(&door, &[(8, "dp1", 100), (8, "dp2", 60), (8, "ga2", 115), (16, "dp1", 190), (16, "dp2", 105)]);
+    let path = RunDir::open(&door.path("t")).expect("it is a run").summary_path();
+    let mut rows: Vec<Summary> = rows::read(&path).expect("they read");
+    let of_mine = rows.iter().find(|row| row.job == "mine@b8@dp1").expect("it was written").clone();
+    rows.push(Summary {
+        job: "mine@b8@dp1 lr=0.5".into(),
+        vary: Some("lr=0.5".into()),
+        step_ns_median: Some(9 * SECOND),
+        step_ns_mean: Some(9 * SECOND),
+        ..of_mine
+    });
+    rows::write(&path, &rows).expect("they are written");
+    // The other workload of the table has a single row.
+    let said = door.exits(1, "fit t --out m.json");
+    assert!(said.err.contains("fit: 1 rows are left out: they have values of --vary"), "{}", said.err);
+    let sim =
+        "sim trace.csv --policy fifo --switch-cost 1s --catalog mine.toml --table t --cluster 1x2 --out r";
+    door.exits(0, sim);
+    let ends: Vec<_> = outcomes(&door).iter().map(|row| row.end_ns.map(|ns| (ns + 500) / SECOND)).collect();
+    assert_eq!(ends, [Some(3 + 3 + 2)]);
+}
+
+#[test]
 fn a_program_is_fitted_and_its_best_plan_is_one_that_it_has() {
     let Some(door) = with_definition(TRACE) else { return };
     with_rows(&door, &[(8, "dp1", 100), (8, "dp2", 60), (8, "ga2", 115), (16, "dp1", 190), (16, "dp2", 105)]);

@@ -11,6 +11,8 @@ use crate::{alone::throughput, run::Run};
 pub(super) struct Scaled<'a> {
     pub workload: &'a str,
     pub batch: Option<u32>,
+    /// The values of `--vary`.
+    pub vary: Option<&'a str>,
     /// The plan with one rank.
     pub plan: Plan,
     threads: u32,
@@ -37,13 +39,14 @@ fn add<'a>(run: &'a Run, all: &mut Vec<Scaled<'a>>, row: &'a Summary) {
     let model = facts.map_or("", |facts| &facts.name);
     let own = Plan { dp: 1, ..plan };
     let key = |of: &Scaled| {
-        (of.workload, of.batch, of.plan, of.threads, of.model)
-            == (&*row.workload, row.global_batch, own, row.threads, model)
+        (of.workload, of.batch, of.vary, of.plan, of.threads, of.model)
+            == (&*row.workload, row.global_batch, row.vary.as_deref(), own, row.threads, model)
     };
     let place = all.iter().position(key).unwrap_or_else(|| {
         all.push(Scaled {
             workload: &row.workload,
             batch: row.global_batch,
+            vary: row.vary.as_deref(),
             plan: own,
             threads: row.threads,
             model,

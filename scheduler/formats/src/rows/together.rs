@@ -14,6 +14,8 @@ pub struct TogetherRow {
     pub part: u32,
     pub job: String,
     pub workload: String,
+    #[serde(default)]
+    pub vary: Option<String>,
     pub plan: Option<Plan>,
     pub global_batch: Option<u32>,
     pub device: String,
