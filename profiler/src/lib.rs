@@ -5,6 +5,7 @@ pub mod calibrate;
 pub mod cmd;
 pub mod core_contention;
 pub mod cores;
+pub mod definition;
 pub mod derive;
 pub mod export;
 pub mod fastest;

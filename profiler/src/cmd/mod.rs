@@ -11,6 +11,7 @@ mod doctor;
 mod export;
 mod list;
 mod options;
+mod program;
 mod runs;
 mod single;
 mod verify;
@@ -46,6 +47,7 @@ enum Command {
     Colocate(colocate::Args),
     Compare(compare::Args),
     List(list::Args),
+    Program(program::Args),
     Doctor(doctor::Args),
     Verify(verify::Args),
     Calibrate(calibrate::Args),
@@ -75,6 +77,7 @@ pub fn main() -> ExitCode {
         Command::Colocate(args) => colocate::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::List(args) => list::run(&args),
+        Command::Program(args) => program::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Verify(args) => verify::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),

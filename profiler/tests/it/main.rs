@@ -23,6 +23,7 @@ mod mps;
 mod operators;
 mod output;
 mod outside;
+mod program_init;
 mod quota;
 mod ranks;
 mod received;

@@ -1,0 +1,162 @@
+//! `profile program`: definitions of programs of the user's as workloads.
+
+use std::{
+    env, fs,
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    time::Duration,
+};
+
+use anyhow::{Context as _, bail};
+use clap::Subcommand;
+use rig::{
+    Exit,
+    leash::die_with_us,
+    output,
+    programs::{is_there, output_within},
+};
+use schema::catalog::Catalog;
+
+use crate::definition::{self, Typed};
+
+/// The time limit for the options of a program. An import of PyTorch from a slow disk takes most of it.
+const TIMEOUT: Duration = Duration::from_secs(120);
+
+/// The folders for modules beside an interpreter.
+const MODULES: [&str; 2] = ["site-packages", "dist-packages"];
+
+/// Write a first definition of a program of your own as a workload.
+///
+/// Example: `profile program init --out mine.toml -- torchrun --nproc-per-node 2 train.py --batch-size 8`
+#[derive(clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    Init(InitArgs),
+}
+
+/// Write a first [[program]] definition for --catalog from a command. It trains nothing.
+///
+/// The command is started once with --help at its end, without a shell, and is killed after 120 s. Nothing else is started: of a launcher
+/// such as torchrun, `accelerate launch` or `python3 -m torch.distributed.run`, the script alone is started, by python3. The names of
+/// options show which of them is the batch, gradient accumulation, the precision, activation checkpointing or a stage of ZeRO. The default job
+/// of the definition is the command as typed. Comments in the file name what was not found, and what to check.
+///
+/// Example: `profile program init --out mine.toml -- python3 train.py --batch-size 8`
+///
+/// Example: `profile program init -- torchrun --standalone --nproc-per-node 2 train.py --micro-batch 4`
+#[derive(clap::Args)]
+struct InitArgs {
+    /// The file to write. An existing file is refused [default: standard output].
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// The program and its arguments, as you start it.
+    #[arg(last = true, value_name = "COMMAND", required = true)]
+    command: Vec<String>,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
+    match &args.action {
+        Action::Init(args) => init(args),
+    }
+}
+
+fn init(args: &InitArgs) -> anyhow::Result<Exit> {
+    if let Some(out) = args.out.as_deref().filter(|out| out.exists()) {
+        bail!("--out {}: there is such a file, and none is overwritten; name another", out.display());
+    }
+    let typed = definition::take_apart(&args.command);
+    if typed.program.is_empty() {
+        bail!("the command names no program after its launcher; write it as you start it");
+    }
+    let asked = typed.asked(&python_of(&typed));
+    let help = help(&asked)?;
+    let text = definition::write(&typed, &help, &Catalog::embedded())
+        .map_err(anyhow::Error::msg)
+        .context("no definition can be written for this command")?;
+    let text = match torch_beside(&asked[0]) {
+        Some(false) => format!(
+            "# PyTorch was not found beside {}: if the program imports it, check which Python the command starts.\n{text}",
+            asked[0]
+        ),
+        Some(true) | None => text,
+    };
+    match &args.out {
+        None => output::print(text.trim_end())?,
+        Some(out) => {
+            let write = || fs::File::create_new(out)?.write_all(text.as_bytes());
+            write().with_context(|| format!("--out {}", out.display()))?;
+            let shown = out.display();
+            output::note(format_args!(
+                "wrote {shown}; read its comments, and then try `profile list --catalog {shown}`"
+            ));
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+/// The interpreter of the scripts that a launcher starts: the one beside it, or that on the PATH.
+fn python_of(typed: &Typed) -> String {
+    let launcher = typed.launcher.first().map(String::as_str).unwrap_or_default();
+    match Path::new(launcher).file_name().and_then(|name| name.to_str()) {
+        Some(name) if name.starts_with("python") => launcher.into(),
+        _ => {
+            let beside = Path::new(launcher).with_file_name("python3");
+            if launcher.contains('/') && beside.exists() {
+                beside.display().to_string()
+            } else {
+                "python3".into()
+            }
+        }
+    }
+}
+
+/// What the program says of its options.
+fn help(asked: &[String]) -> anyhow::Result<String> {
+    let (program, arguments) = asked.split_first().context("expected a program after --")?;
+    if !is_there(program) {
+        bail!("there is no program '{program}'; check its name and the PATH");
+    }
+    let mut command = Command::new(program);
+    command.args(arguments).env("COLUMNS", "160").env("NO_COLOR", "1");
+    die_with_us(&mut command);
+    let Some(Output { status, stdout, stderr }) =
+        output_within(TIMEOUT, command).with_context(|| program.clone())?
+    else {
+        output::note(format_args!(
+            "warning: the program has not ended {} s after --help, and was killed; its options are not known",
+            TIMEOUT.as_secs()
+        ));
+        return Ok(String::new());
+    };
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if !status.success() {
+        let last = text(&stderr).lines().last().map(|line| format!(": {line}")).unwrap_or_default();
+        output::note(format_args!("warning: the program has failed with --help{last}"));
+    }
+    Ok(if stdout.is_empty() { text(&stderr) } else { text(&stdout) })
+}
+
+/// Whether PyTorch is among the modules of an interpreter, by its files; `None` if the program is no Python.
+fn torch_beside(program: &str) -> Option<bool> {
+    let name = Path::new(program).file_name()?.to_str()?;
+    if !name.starts_with("python") {
+        return None;
+    }
+    let on_path = || {
+        env::split_paths(&env::var_os("PATH")?).map(|folder| folder.join(program)).find(|path| path.is_file())
+    };
+    let path = if program.contains('/') { Some(PathBuf::from(program)) } else { on_path() }?;
+    // An environment has its modules beside the link, and a system beside what the link points to.
+    let places = [Some(path.clone()), path.canonicalize().ok()];
+    let roots = places.iter().flatten().filter_map(|path| path.parent()?.parent());
+    let libraries = roots.flat_map(|root| fs::read_dir(root.join("lib")).into_iter().flatten().flatten());
+    let in_library = libraries.flat_map(|library| MODULES.map(|modules| library.path().join(modules)));
+    let named = env::var_os("PYTHONPATH").unwrap_or_default();
+    Some(in_library.chain(env::split_paths(&named)).any(|modules| modules.join("torch").is_dir()))
+}
