@@ -74,7 +74,7 @@ pub fn request(
 pub fn resume(spec: &mut LaunchSpec, catalog: &Catalog, cell: &Cell, folder: &str) {
     let program = catalog.program(&cell.workload);
     if let (Some(program), Some(batch), Some(plan)) = (program, cell.global_batch, &cell.plan) {
-        spec.program = Program::Command(program.arguments_to_resume(batch, plan, &cell.values));
+        spec.program = Program::Command(program.arguments_to_resume(batch, plan, &cell.vary));
     }
     if let Some(checkpoint) = &mut spec.checkpoint {
         folder.clone_into(&mut checkpoint.folder);

@@ -89,7 +89,7 @@ impl ProcessLauncher {
         };
         let program = self.setup.catalog.program(&cell.workload);
         let command = match (program, plan, cell.global_batch) {
-            (Some(program), Some(plan), Some(batch)) => Some(program.arguments(batch, &plan, &cell.values)),
+            (Some(program), Some(plan), Some(batch)) => Some(program.arguments(batch, &plan, &cell.vary)),
             _ => cell.command.clone(),
         };
         Ok(Cell { devices, plan, job, command, ..cell.clone() })
