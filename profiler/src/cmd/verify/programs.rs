@@ -84,7 +84,7 @@ pub(super) fn cells(catalog: &Catalog, names: &[String], named: &[Device]) -> an
         let job = Job { global_batch: None, ..job };
         all.extend(cells::alone(catalog, &[job], &grid, &pool, None)?);
     }
-    catalog_programs::check(&all, &Surroundings::default())?;
+    catalog_programs::check(&all, catalog, &Surroundings::default())?;
     Ok(all)
 }
 

@@ -177,7 +177,7 @@ fn a_run_goes_on_with_its_folder_and_its_variables() {
     fs::rename(door.path("other"), door.path("sub")).expect("it is ours");
     door.write("sub/t.sh", "echo $A other\n");
     let said = door.exits(2, resume);
-    assert!(said.err.contains("the program \"t.sh\" has changed"), "{}", said.err);
+    assert!(said.err.contains("the program \"sub/t.sh\" has changed"), "{}", said.err);
     door.write("sub/t.sh", "echo $A; touch {launch} started\n");
     door.exits(0, resume);
     assert_eq!(printed(&door), ["x\n"]);

@@ -91,7 +91,7 @@ impl CatalogProgram {
                 return Some(format!(
                     "{key}: nothing fills {{{unknown}}}; names in braces are {{ranks}} {{batch}} {{micro_batch}} {{dp}} {{tp}} \
                      {{pp}} {{ga}} {{zero}} {{launch}} {{repeat}} {{run}} {{checkpoint}}, {{words}} in the command, and those with a value \
-                     in [program.defaults]; add {unknown} = ".." there, or write {{{{{unknown}}}}} for the text itself"
+                     in [program.defaults]; add {unknown} = \"..\" there, or write {{{{{unknown}}}}} for the text itself"
                 ));
             }
         }

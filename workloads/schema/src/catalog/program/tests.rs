@@ -51,7 +51,7 @@ fn names_have_their_defaults_unless_other_values_are_given() {
     let mine = program(&format!("{text}\n[program.defaults]\nlr = \"0.1\"\nevery = \"2\"\n"));
     let arguments = |values: &[(&str, &str)]| {
         let values = values.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
-        mine.arguments(8, &"gc".parse().expect("a plan"), &values)[6..].join(" ")
+        mine.arguments(8, &"gc".parse().expect("a plan"), &values)[7..].join(" ")
     };
     let rest = r#"{lr} --out {launch}/out {"x": 1} --every"#;
     assert_eq!(arguments(&[]), format!("1 --lr 0.1 {rest} 2 --dtype float32"));
