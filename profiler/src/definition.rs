@@ -156,7 +156,7 @@ impl Draft {
         };
         let is_bf16 =
             |word: &String| ["bf16", "bfloat16", "bf16-mixed"].contains(&word.to_lowercase().as_str());
-        if !option.choices.is_empty() && !option.choices.iter().any(|word| is_bf16(word)) {
+        if !option.choices.is_empty() && !option.choices.iter().any(is_bf16) {
             return;
         }
         let typed = self.arguments.take(option);
@@ -238,13 +238,13 @@ impl Draft {
             let name = &option.name;
             match role(option) {
                 Some(Role::Seed) => self.note(format!(
-                    "command: {name} {{repeat}} gives each repeat of `profile` another seed; traces do not fill in {{repeat}}"
+                    "command: {name} {{repeat}} gives each repeat another seed"
                 )),
                 Some(Role::Steps) => self.note(format!(
                     "command: {name} should be large enough that the program still trains when its measurement ends"
                 )),
                 Some(Role::Output) => self.note(format!(
-                    "command: {name} {{launch}} gives each launch of `profile` a folder of its own; traces do not fill in {{launch}}"
+                    "command: {name} {{launch}} gives each launch a folder of its own"
                 )),
                 _ => {}
             }

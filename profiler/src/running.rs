@@ -26,6 +26,8 @@ pub(crate) struct Running<'a> {
     pub(crate) said: Vec<(u32, Nanos, Event)>,
     /// What a program has saved, and when this was seen.
     pub(crate) saved: Vec<(Nanos, SavedSteps)>,
+    /// Whether a program that was told to save has saved.
+    has_answered: bool,
     /// The process of its first rank.
     pub(crate) pid: Option<u32>,
     pub(crate) is_over: bool,
@@ -47,8 +49,9 @@ impl<'a> Running<'a> {
         let checkpoint = request.run.checkpoint_path(&request.spec.launch);
         let ranks = request.spec.processes();
         let member = event_loop.rig.add(request);
-        let (said, saved, pid, is_over) = (Vec::new(), Vec::new(), None, false);
-        Running { event_loop, member, ranks, checkpoint, said, saved, pid, is_over }
+        let (said, saved, pid) = (Vec::new(), Vec::new(), None);
+        let (has_answered, is_over) = (false, false);
+        Running { event_loop, member, ranks, checkpoint, said, saved, has_answered, pid, is_over }
     }
 
     /// Grants a program its first steps, and waits until its step hook is ready, at most for `limit`. Returns when this was.
@@ -72,7 +75,7 @@ impl<'a> Running<'a> {
     pub(crate) fn save(&mut self) -> Result<Nanos, Trouble> {
         self.event_loop.rig.save(self.member);
         loop {
-            if let Some((at, _)) = self.saved.last() {
+            if let Some((at, _)) = self.saved.last().filter(|_| self.has_answered) {
                 return Ok(*at);
             }
             self.go_on_until(None)?;
@@ -143,7 +146,10 @@ impl<'a> Running<'a> {
                 return Ok(Some(end));
             }
             Some(RigEvent::Started { pid, .. }) => drop(self.pid.get_or_insert(pid)),
-            Some(RigEvent::Saved { steps, .. }) => self.saved.push((Nanos::monotonic_now(), steps)),
+            Some(RigEvent::Saved { steps, was_told, .. }) => {
+                self.saved.push((Nanos::monotonic_now(), steps));
+                self.has_answered |= was_told;
+            }
             Some(RigEvent::NotSaved { why, .. }) => return Err(Trouble::Failed(why)),
             None => {}
         }

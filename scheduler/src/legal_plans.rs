@@ -67,11 +67,9 @@ fn of_program(
     let on_type = |(device_type, devices): (&str, Vec<Device>)| {
         let most = devices.len();
         let possible = plans::possible_of_program(program, batch, most as u32, memory(&devices));
-        let plans = with_asked_for(possible, asked_for, most);
-        PlansOnType {
-            device_type: device_type.into(),
-            plans: plans.into_iter().map(|plan| (plan, None)).collect(),
-        }
+        let plans = with_asked_for(possible, asked_for, most).into_iter();
+        let plans = plans.filter(|plan| program.refuses(plan, batch).is_none());
+        PlansOnType { device_type: device_type.into(), plans: plans.map(|plan| (plan, None)).collect() }
     };
     topology.by_type().into_iter().map(on_type).collect()
 }

@@ -17,7 +17,7 @@ use rustix::{
 };
 use schema::{capabilities::Capabilities, shapes::Shapes};
 
-use crate::{exit::Exit, launch::Programs, leash::die_with_us};
+use crate::{exit::Exit, launch::Programs, leash::die_with_us, processes};
 
 /// The environment variable with a folder that is searched before the folder of this program.
 pub const TANDEM_BIN: &str = "TANDEM_BIN";
@@ -131,7 +131,9 @@ pub(crate) fn answer_within(
     match receiver.recv_timeout(timeout) {
         Ok(output) => output.map(Some),
         Err(_) => {
-            let _ = rustix::process::kill_process(pid, Signal::KILL);
+            // A script may have started others.
+            let family = processes::family(pid.as_raw_pid());
+            family.into_iter().for_each(|process| process.signal(Signal::KILL));
             Ok(None)
         }
     }

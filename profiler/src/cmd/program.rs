@@ -40,7 +40,7 @@ enum Action {
     Init(InitArgs),
 }
 
-/// Write a first [[program]] definition for --catalog from a command. It trains nothing.
+/// Write a first [[program]] definition for --catalog from a command, by its `--help`.
 ///
 /// The command is started once with --help at its end, without a shell, and is killed after 120 s. Nothing else is started: of a launcher
 /// such as torchrun, `accelerate launch` or `python3 -m torch.distributed.run`, the script alone is started, by python3. The names of

@@ -26,9 +26,10 @@ use self::bench::Bench;
 /// With --plans, the plans of a job are compared with each other instead: all must compute the same. A plan that needs more
 /// memory than its devices have is unsupported and not started. If that plan is dp1, no plan of the job is started.
 ///
-/// A program of `--catalog` is started under each of its plans on the pool instead. Its steps have to be seen in each rank, and if its
-/// definition has a pattern for losses, plans with the same precision have to agree in their losses. If it defines a checkpoint, it is
-/// told to save and goes on from there, with the losses of the undisturbed launch, and under another plan if its checkpoints are portable.
+/// A program of `--catalog` is started under a plan for each of its axes and one with most of them, or with --plans under all of its plans
+/// on the pool. Its steps have to be seen in each rank, and if its definition has a pattern for losses, plans with the same precision have
+/// to agree in their losses. If it defines a checkpoint, it is told to save and goes on from there, with the losses of the undisturbed
+/// launch, and under another plan if its checkpoints are portable.
 ///
 /// Example: `profile verify`
 ///
@@ -78,8 +79,11 @@ const SEED: u64 = 1;
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let catalog = Catalog::open(&args.catalog)?;
     let verifies_programs = programs::are_all(&catalog, &args.workloads)?;
+    if verifies_programs && args.collectives.is_some() {
+        return Err(Exit::Usage.because("--collectives does not apply to programs".to_string()));
+    }
     let mut cells = if verifies_programs {
-        programs::cells(&catalog, &args.workloads, &args.device)?
+        programs::cells(&catalog, &args.workloads, &args.device, args.plans)?
     } else if args.plans {
         plans::cells(&catalog, &args.workloads, &args.device, args.collectives)?
     } else {

@@ -34,7 +34,7 @@ use record::{
 use rig::{Exit, interrupt::Interrupt, output};
 use schema::{
     catalog::Catalog, device::Device, footprint::Footprints, sharing::Sharing, surroundings::Surroundings,
-    units::Nanos, values::Values,
+    units::Nanos,
 };
 use testbed::process::HostCores;
 

@@ -36,7 +36,7 @@ pub fn check_name(name: &str) -> Result<(), String> {
 /// # Errors
 /// The text is empty, or has a character that would end the value or begin a name.
 pub fn check_value(value: &str) -> Result<(), String> {
-    let is_illegal = |c: char| c.is_whitespace() || c.is_control() || "{}".contains(c);
+    let is_illegal = |c: char| c.is_whitespace() || c.is_control() || "{},".contains(c);
     if value.is_empty() || value.contains(is_illegal) {
         return Err(format!("'{value}' is no value: use one or more characters without spaces and braces"));
     }

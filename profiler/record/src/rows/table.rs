@@ -145,6 +145,7 @@ mod tests {
             if field.is_null() {
                 *field = match value(i) {
                     Some(number) if name == "command" => format!("sh -c \"sleep {number}; true\"").into(),
+                    Some(number) if name == "vary" => format!("lr={number}").into(),
                     Some(number) if name.ends_with("_by_stage") => format!("{number};;{number}").into(),
                     number => number.into(),
                 };

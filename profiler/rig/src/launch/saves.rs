@@ -147,8 +147,10 @@ impl Launch {
         let mut listeners = self.ranks.iter().flat_map(|rank| &rank.listeners);
         let is_held = self.grant.is_some() && listeners.clone().any(Listener::obeys_grant);
         let moves = is_held && !listeners.all(|listener| listener.rests(granted));
-        let Some(saves) = self.saves.as_mut().filter(|_| !moves && self.ending == Ending::No) else { return };
-        if std::mem::take(&mut saves.is_due) {
+        let goes_on = !moves && !self.leaving && self.ending == Ending::No;
+        let Some(saves) = self.saves.as_mut().filter(|_| goes_on) else { return };
+        // A program that is told twice may save once.
+        if saves.ordered_at.is_none() && std::mem::take(&mut saves.is_due) {
             self.tell_to_save();
         }
         if self.is_saving() && is_held {
@@ -171,7 +173,10 @@ impl Launch {
                     SaveSignal::Int => Signal::INT,
                     SaveSignal::Term => Signal::TERM,
                 };
-                let Some(first) = self.pid else { return };
+                let Some(first) = self.pid else {
+                    let why = "it has no process yet".into();
+                    return self.reports.push(RigEvent::NotSaved { member: self.member, why });
+                };
                 let family = processes::family(first as i32);
                 let trainers: Vec<u32> =
                     self.ranks.iter().flat_map(|rank| &rank.listeners).filter_map(|one| one.pid()).collect();
@@ -209,7 +214,7 @@ impl Launch {
         let (member, limit) = (self.member, Nanos::from(self.timeouts.save));
         let Some(saves) = &mut self.saves else { return };
         let event = match saves.poll(has_ended) {
-            Ok(Some(steps)) => RigEvent::Saved { member, steps },
+            Ok(Some(steps)) => RigEvent::Saved { member, steps, was_told: saves.ordered_at.is_some() },
             Err(error) => RigEvent::NotSaved { member, why: format!("its output cannot be read: {error}") },
             Ok(None) => {
                 let since = saves.ordered_at.map(|at| Nanos::monotonic_now().saturating_sub(at));

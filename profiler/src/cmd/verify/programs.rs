@@ -23,7 +23,7 @@ use schema::{
     catalog::{Catalog, CatalogProgram},
     device::Device,
     job::Job,
-    plan::{Plan, Precision},
+    plan::{Axis, Plan, Precision},
     surroundings::Surroundings,
     wire::Event,
 };
@@ -63,8 +63,14 @@ pub(super) fn are_all(catalog: &Catalog, names: &[String]) -> anyhow::Result<boo
     }
 }
 
-/// A cell for each program and plan that the pool has devices for. The plan with which others are compared comes first.
-pub(super) fn cells(catalog: &Catalog, names: &[String], named: &[Device]) -> anyhow::Result<Vec<Cell>> {
+/// A cell for each program and plan that the pool has devices for: all plans, or a few that have each axis. The plan with which others are
+/// compared comes first.
+pub(super) fn cells(
+    catalog: &Catalog,
+    names: &[String],
+    named: &[Device],
+    has_all: bool,
+) -> anyhow::Result<Vec<Cell>> {
     let pool = pool::resolve(named, None)?;
     let mut all = Vec::new();
     for name in names {
@@ -76,16 +82,37 @@ pub(super) fn cells(catalog: &Catalog, names: &[String], named: &[Device]) -> an
         }
         let program = catalog.program(&job.workload).context("it is a program")?;
         let batch = job.global_batch.unwrap_or(program.batches[0]);
-        let possible = plans::of_program(program, batch, &pool).into_iter();
-        let mut plans: Vec<Plan> = possible.filter(|one| one.refusal.is_none()).map(|one| one.plan).collect();
+        let possible = plans::of_program(program, batch, &pool);
+        let can_run = possible.iter().filter(|one| one.refusal.is_none());
+        let mut plans: Vec<Plan> = can_run.map(|one| one.plan).collect();
+        if plans.is_empty() {
+            let why = possible.into_iter().find_map(|one| one.refusal).unwrap_or_default();
+            bail!("'{name}': no plan can run here: {why}");
+        }
         // A plan in bf16 is compared with the first one in bf16.
         plans.sort_by_key(|plan| (is_bf16(plan), plan.ranks(), plan.axes().len()));
+        if !has_all {
+            plans = with_each_axis(&plans);
+        }
         let grid = Grid { batches: vec![batch], plans: Plans::Named(plans), ..Grid::default() };
         let job = Job { global_batch: None, ..job };
         all.extend(cells::alone(catalog, &[job], &grid, &pool, None)?);
     }
     catalog_programs::check(&all, catalog, &Surroundings::default())?;
     Ok(all)
+}
+
+/// Of these plans the first, the simplest with each axis, and the one with the most axes, in their order.
+fn with_each_axis(plans: &[Plan]) -> Vec<Plan> {
+    let axes: BTreeSet<Axis> = plans.iter().flat_map(Plan::axes).collect();
+    let simplest = |axis: &Axis| {
+        let with = plans.iter().filter(|plan| plan.axes().contains(axis));
+        with.min_by_key(|plan| (plan.axes().len(), plan.ranks()))
+    };
+    let fullest = plans.iter().max_by_key(|plan| (plan.axes().len(), plan.ranks()));
+    let chosen: Vec<&Plan> =
+        plans.first().into_iter().chain(axes.iter().filter_map(simplest)).chain(fullest).collect();
+    plans.iter().filter(|plan| chosen.contains(plan)).copied().collect()
 }
 
 fn is_bf16(plan: &Plan) -> bool {
@@ -103,14 +130,14 @@ struct Shown {
     losses: Losses,
 }
 
-/// Trains under each plan, and after the last plan of a program lets it save and go on.
+/// Trains under each plan, and after the first plan of a program lets it save and go on.
 /// Returns the rows of each cell.
 pub(super) fn verify(bench: &Bench<'_>) -> anyhow::Result<(Vec<Vec<VerifyProgramRow>>, SamplerCost)> {
     let line = |rows: &Vec<VerifyProgramRow>| match rows.last() {
         Some(row) => format!("{}@{}: {}", row.program, row.plan, verdict(row)),
         None => String::new(),
     };
-    let mut known: BTreeMap<(String, bool), Losses> = BTreeMap::new();
+    let mut known: BTreeMap<(String, u32, bool), Losses> = BTreeMap::new();
     let cells = &bench.manifest.cells;
     let mut number = 0;
     bench.each_cell(line, |cell, launcher| {
@@ -121,7 +148,7 @@ pub(super) fn verify(bench: &Bench<'_>) -> anyhow::Result<(Vec<Vec<VerifyProgram
             (row.status, row.reason) = (Status::Unsupported, Some(reason.clone()));
             return Ok(Some(vec![row]));
         }
-        let key = (program.name.clone(), is_bf16(&plan));
+        let key = (program.name.clone(), batch, is_bf16(&plan));
         match trained(bench, launcher, cell) {
             Err(Trouble::Interrupted) => return Ok(None),
             Err(Trouble::Failed(why)) => row.reason = Some(why),
@@ -131,12 +158,14 @@ pub(super) fn verify(bench: &Bench<'_>) -> anyhow::Result<(Vec<Vec<VerifyProgram
             }
         }
         let mut rows = vec![finished(row)];
-        let is_last = cells.get(number).is_none_or(|next| next.workload != cell.workload);
+        let is_same =
+            |other: &Cell| (&other.workload, other.global_batch) == (&cell.workload, cell.global_batch);
+        let is_first = number == 1 || !is_same(&cells[number - 2]);
         let saves = program.checkpoint.as_ref().is_some_and(|checkpoint| checkpoint.save.is_some());
-        if is_last && saves {
+        if is_first && saves {
             let of_program: Vec<&Cell> =
-                cells.iter().filter(|of| of.workload == cell.workload && of.unsupported.is_none()).collect();
-            let undisturbed = known.get(&(program.name.clone(), false)).cloned().unwrap_or_default();
+                cells.iter().filter(|other| is_same(other) && other.unsupported.is_none()).collect();
+            let undisturbed = known.get(&(program.name.clone(), batch, false)).cloned().unwrap_or_default();
             match resumed(bench, launcher, &of_program, &undisturbed)? {
                 Some(more) => rows.extend(more),
                 None => return Ok(None),
@@ -221,11 +250,6 @@ fn resumed(
             Err(Trouble::Failed(why)) => row.reason = Some(why),
             Ok(shown) => {
                 judge(&mut row, program, &shown, Some(undisturbed));
-                let first_step = shown.losses.keys().next().zip(undisturbed.keys().next());
-                let begins_anew = first_step.is_some_and(|(first, of_undisturbed)| first == of_undisturbed);
-                if begins_anew && row.saved_steps > Some(0) {
-                    row.reason = Some("it began anew in place of going on".into());
-                }
             }
         }
         rows.push(finished(row));
@@ -303,19 +327,35 @@ fn judge(row: &mut VerifyProgramRow, program: &CatalogProgram, shown: &Shown, ex
         return;
     }
     let Some(expected) = expected else { return };
-    let apart = |(step, loss): (&u64, &f64)| Some((loss - expected.get(step)?).abs() / expected[step].abs());
-    let compared: Vec<f64> = shown.losses.iter().filter_map(apart).collect();
-    let steps: BTreeSet<&u64> = shown.losses.keys().collect();
-    if compared.is_empty() {
-        let (from, to) = (steps.first(), steps.last());
-        row.reason = Some(format!(
-            "no step was compared: its losses are of steps {} to {}",
-            or_dash(from),
-            or_dash(to)
-        ));
+    // Steps may count from any number: the first of the plan that is compared with is that of the first step.
+    let first = expected.keys().next().copied().unwrap_or_default() + row.saved_steps.unwrap_or_default();
+    // The line of the last step may not be printed any more.
+    let last = first + shown.steps.saturating_sub(1);
+    let wanted: Vec<u64> = (first..last).filter(|step| expected.contains_key(step)).collect();
+    let Some(missing) = wanted.iter().find(|step| !shown.losses.contains_key(step)) else {
+        return judge_losses(row, &shown.losses, expected, &wanted);
+    };
+    let seen = shown.losses.keys().next().copied().unwrap_or_default();
+    row.reason = Some(match row.saved_steps {
+        Some(saved) if saved > 0 => {
+            format!(
+                "it went on with step {seen} and not with step {first}, after a checkpoint of {saved} steps"
+            )
+        }
+        _ => format!("its output has no finite loss of step {missing}"),
+    });
+}
+
+/// Compares the losses of these steps with those of the undisturbed launch.
+fn judge_losses(row: &mut VerifyProgramRow, losses: &Losses, expected: &Losses, steps: &[u64]) {
+    let apart =
+        |step: &u64| (losses[step] - expected[step]).abs() / expected[step].abs().max(f64::MIN_POSITIVE);
+    if steps.is_empty() {
+        row.reason =
+            Some("it has no step in common with the first plan, so that no loss was compared".into());
         return;
     }
-    let largest = compared.into_iter().fold(0.0, f64::max);
+    let largest = steps.iter().map(apart).fold(0.0, f64::max);
     row.loss_difference = Some(largest);
     let tolerance = if is_bf16(&row.plan) { TOLERANCE_OF_BF16 } else { TOLERANCE };
     if largest > tolerance {
@@ -352,4 +392,33 @@ pub(super) fn show(rows: &[VerifyProgramRow]) -> anyhow::Result<()> {
         }
     }
     table::print(&table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_plans_have_each_axis() {
+        let parse = |names: &[&str]| -> Vec<Plan> {
+            names.iter().map(|name| name.parse().expect("a plan")).collect()
+        };
+        let all = parse(&[
+            "dp1",
+            "ga2",
+            "ga4",
+            "gc",
+            "ga2-gc",
+            "dp2",
+            "dp2-gc",
+            "dp2-zero1",
+            "dp2-zero1-gc",
+            "bf16",
+            "ga2-bf16",
+            "dp2-zero1-ga2-gc-bf16",
+        ]);
+        let few = parse(&["dp1", "ga2", "gc", "dp2", "dp2-zero1", "bf16", "dp2-zero1-ga2-gc-bf16"]);
+        assert_eq!(with_each_axis(&all), few);
+        assert_eq!(with_each_axis(&[]), []);
+    }
 }

@@ -212,6 +212,10 @@ impl LaunchState {
             // Whatever we ended it for came too late.
             (_, None | Some(ErrorKind::Interrupted)) if self.work.has_done_all() => finished,
             (Some((kind, why)), _) => failed(*kind, format!("{} {why}", self.name)),
+            // A worker that is saved leaves only when it is told to.
+            (None, None) if self.is_command && self.phase() == LaunchPhase::Saving => {
+                failed(ErrorKind::NoFinish, format!("{} ended when it was told to save", self.name))
+            }
             (None, None | Some(ErrorKind::Interrupted)) if self.phase().is_leaving() => {
                 ClusterEvent::Settled { job, now: Settled::Stopped, steps: saved }
             }

@@ -118,7 +118,9 @@ impl CatalogProgram {
     pub fn takes_no_checkpoint(&self) -> Option<&'static str> {
         match &self.checkpoint {
             None => Some("its program defines no checkpoint"),
-            Some(ProgramCheckpoint { save: None, .. }) => Some("its program saves only when it likes"),
+            Some(ProgramCheckpoint { save: None, .. }) => {
+                Some("its definition does not say how to let it save")
+            }
             Some(_) => None,
         }
     }

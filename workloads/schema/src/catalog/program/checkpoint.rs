@@ -116,6 +116,9 @@ impl ProgramCheckpoint {
         {
             return Some(problem);
         }
+        if let Some(problem) = self.problem_of_paths() {
+            return Some(problem);
+        }
         if shlex::split(&self.resume).is_none_or(|words| words.is_empty()) {
             return Some(format!(
                 "checkpoint.resume: expected the words with which the program goes on, as \"--resume {{checkpoint}}\", and \
@@ -124,6 +127,25 @@ impl ProgramCheckpoint {
             ));
         }
         unknown("resume", &self.resume, &of_launch)
+    }
+}
+
+impl ProgramCheckpoint {
+    /// A file belongs to one job.
+    fn problem_of_paths(&self) -> Option<String> {
+        let touched = match &self.save {
+            Some(SaveOrder::Touch { touch }) => Some(("save.touch", touch)),
+            Some(SaveOrder::Signal(_)) | None => None,
+        };
+        let shown = match &self.saved {
+            SavedSign::File { file } => Some(("saved.file", file)),
+            SavedSign::Line(_) => None,
+        };
+        let begins = |path: &str| path.starts_with("{checkpoint}/") || path.starts_with("{launch}/");
+        let (key, path) = touched.into_iter().chain(shown).find(|(_, path)| !begins(path))?;
+        Some(format!(
+            "checkpoint.{key}: '{path}' would be a file of all jobs; begin it with {{checkpoint}}/, the folder of a job"
+        ))
     }
 }
 
