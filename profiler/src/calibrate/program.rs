@@ -7,24 +7,23 @@ use schema::{units::Nanos, wire::Event};
 
 use super::{
     restart::{Parts, Restarted, Restarts, STEPS, longest},
-    suspend::{Suspended, Ways, at_least_one},
+    suspend::{Suspended, Ways},
 };
 use crate::running::{Trouble, step};
 
 /// The parts that are measured of a program, in the order of [`Switch::ALL`].
-pub(super) const PARTS: [Switch; 8] = [
+pub(super) const PARTS: [Switch; 7] = [
     Switch::Release,
     Switch::Hold,
     Switch::CheckpointAnswer,
     Switch::Stop,
     Switch::Start,
-    Switch::Restore,
     Switch::Step,
     Switch::Total,
 ];
 
-/// The parts that only programs with a checkpoint have. A program that saves when it is ended has the second alone.
-pub(super) const PARTS_OF_CHECKPOINTS: [Switch; 2] = [Switch::CheckpointAnswer, Switch::Restore];
+/// The part that only programs have which train on after they have saved.
+pub(super) const PART_OF_CHECKPOINTS: Switch = Switch::CheckpointAnswer;
 
 /// The ways of suspending a program that are measured.
 pub(super) const WAYS: [Suspension; 1] = [Suspension::StepGate];
@@ -62,26 +61,8 @@ impl Restarts<'_> {
         let start = ready.saturating_sub(told);
         parts.insert(Switch::Total, (ready.saturating_sub(ordered), None));
         job.leave()?;
-        drop(job);
-        let from_beginning = match saves {
-            Some(_) => self.start_again(cell, block)?,
-            None => start,
-        };
-        parts.insert(Switch::Start, (from_beginning, None));
-        if saves.is_some() {
-            // The time beyond that of a start from the beginning, which scatters more than a small checkpoint costs.
-            parts.insert(Switch::Restore, (at_least_one(start.saturating_sub(from_beginning)), None));
-        }
+        parts.insert(Switch::Start, (start, None));
         let held = Suspended { suspend: hold, resume: release, bytes: None };
         Ok(Restarted { parts, ways: Ways::from([(Suspension::StepGate, held)]), move_failure: None })
-    }
-
-    /// Starts a program from its beginning. Returns how long this takes.
-    fn start_again(&mut self, cell: &Cell, block: u32) -> Result<Nanos, Trouble> {
-        let told = Nanos::monotonic_now();
-        let mut job = self.launch(cell, block, None)?;
-        let start = job.begin(STEPS, FIRST_STEP)?.saturating_sub(told);
-        job.leave()?;
-        Ok(start)
     }
 }

@@ -271,7 +271,7 @@ impl<'a> MeasuredJob<'a> {
         for &part in if is_program { &program::PARTS } else { Switch::ALL } {
             match row(self.cell, part, &self.parts) {
                 Some(row) => found.restart.push(row),
-                None if is_program && program::PARTS_OF_CHECKPOINTS.contains(&part) => {}
+                None if is_program && part == program::PART_OF_CHECKPOINTS => {}
                 // The reason is in its row of `suspend`.
                 None if suspend::is_of_cuda(part) && self.not_moved.is_some() => {}
                 None => {

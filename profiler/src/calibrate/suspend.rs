@@ -140,7 +140,7 @@ pub(super) fn is_of_cuda(part: Switch) -> bool {
 }
 
 /// A time that a calibration can hold, which is above 0.
-pub(super) fn at_least_one(time: Nanos) -> Nanos {
+fn at_least_one(time: Nanos) -> Nanos {
     time.max(Nanos(1))
 }
 

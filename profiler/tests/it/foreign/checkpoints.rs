@@ -128,7 +128,6 @@ fn the_cost_of_saving_and_of_going_on_is_calibrated() {
         Switch::CheckpointAnswer,
         Switch::Stop,
         Switch::Start,
-        Switch::Restore,
         Switch::Step,
         Switch::Total,
     ];

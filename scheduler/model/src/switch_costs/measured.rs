@@ -130,12 +130,12 @@ fn parts(cost: Cost, suspension: Suspension) -> &'static [&'static [Switch]] {
     }
 }
 
-/// The parts of a cost of a user's program. Its start ends with its first steps, and a pause holds it at a step. A program that defines no
-/// checkpoint is started again from its beginning, and one that saves when it is ended saves during its stop.
+/// The parts of a cost of a user's program. Its start ends with its first steps, and a pause holds it at a step. The start of a program that
+/// saves is one from its checkpoint, which counts for its first start, too: what it takes longer is less than starts scatter. A program
+/// that saves when it is ended saves during its stop.
 fn parts_of_program(cost: Cost) -> &'static [&'static [Switch]] {
     match cost {
-        Cost::Start => &[&[Switch::Start]],
-        Cost::Restart => &[&[Switch::Start, Switch::Restore], &[Switch::Start]],
+        Cost::Start | Cost::Restart => &[&[Switch::Start]],
         Cost::Pause => &[&[Switch::Hold]],
         Cost::Resume => &[&[Switch::Release]],
         Cost::Checkpoint => &[&[Switch::CheckpointAnswer], &[]],
