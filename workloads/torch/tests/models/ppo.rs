@@ -37,26 +37,32 @@ fn expected_loss(state: &State, batch: &Batch) -> Tensor {
     let above = ratios.gt(1.2).logical_and(&advantages.gt(0.0)).to_kind(Kind::Float);
     let below = ratios.lt(0.8).logical_and(&advantages.lt(0.0)).to_kind(Kind::Float);
     let [clipped_above, clipped_below] = [&above, &below].map(|mask| mask.sum(None).double_value(&[]));
-    assert!(clipped_above > 0.0 && clipped_below > 0.0, "both cases are tried");
+    assert!(clipped_above > 0.0 && clipped_below > 0.0, "{clipped_above} and {clipped_below} are clipped");
     let inside = 1.0 - &above - &below;
     let surrogate: Tensor = (inside * ratios + above * 1.2 + below * 0.8) * advantages;
     let values = network(state, &batch.inputs, VALUE).squeeze_dim(1);
     (values - returns).square().mean(None) * 0.5 - surrogate.mean(None)
 }
 
+/// Numbers between -1 and 1 in the shape of `tensor`.
+fn waves(tensor: &Tensor, frequency: f64) -> Tensor {
+    (Tensor::arange(tensor.numel() as i64, tch::kind::FLOAT_CPU) * frequency).sin().view_as(tensor)
+}
+
 #[test]
 fn ppo_equals_single_operations() {
     let workload = catalog("ppo-cartpole");
     let model = build(&workload);
-    let (batch, state) = (batch_of(model.as_ref(), &workload, 256), state(model.as_ref()));
-    // What learns has gone away from the policy that acted, so far that it does whatever the weights were: other tests draw
-    // from the same generator.
-    tch::no_grad(|| {
-        for tensor in state.values() {
-            let waves = (Tensor::arange(tensor.numel() as i64, tch::kind::FLOAT_CPU) * 1.7).sin() * 0.5;
-            let _ = tensor.shallow_clone().g_add_(&waves.view_as(tensor));
-        }
-    });
+    let state = state(model.as_ref());
+    // Other tests draw from PyTorch's generator at the same time, so that the initial weights are not the same every time.
+    for (name, tensor) in &state {
+        tch::no_grad(|| tensor.shallow_clone().copy_(&(waves(tensor, name.len() as f64) * 0.1)));
+    }
+    let batch = batch_of(model.as_ref(), &workload, 256);
+    // The policy that learns is no longer the policy that acted.
+    for tensor in state.values() {
+        let _ = tch::no_grad(|| tensor.shallow_clone().g_add_(&(waves(tensor, 1.7) * 0.5)));
+    }
     let expected = expected_loss(&state, &batch);
     assert_same_training(&state, &model.loss(0, &batch).unwrap(), &expected, 1e-4);
 }
