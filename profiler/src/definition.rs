@@ -91,7 +91,7 @@ impl Draft {
             );
         }
         if typed.is_number_unknown {
-            self.note("plan: the launcher was told no number of processes; one is written");
+            self.note("plan: the command names no number of processes; one is written");
         }
     }
 

@@ -4,8 +4,9 @@ use anyhow::bail;
 use colocate::{groups, sharing};
 use jobs::{
     catalog_programs,
-    cells::{self, Grid, UsersProgram},
+    cells::{self, Grid},
     plans::{CUDA_CONTEXT_BYTES, Effort, Estimates},
+    users_programs::{self, UsersProgram},
     workload_lookup,
 };
 use record::{group::Group, manifest::Cell};
@@ -68,8 +69,10 @@ pub fn of(
         members.extend(add(&mut cells, of_job(catalog, job, request.pool, estimates)?));
     }
     for program in request.programs {
-        members
-            .extend(add(&mut cells, vec![cells::command(program, &request.pool[0], request.surroundings)?]));
+        members.extend(add(
+            &mut cells,
+            vec![users_programs::cell(program, &request.pool[0], request.surroundings)?],
+        ));
     }
     catalog_programs::check(&cells, catalog, request.surroundings)?;
     let companies: Vec<Vec<usize>> = match &request.company {
@@ -148,7 +151,7 @@ fn apart(
                         values: cell.vary.clone(),
                         global_batch: cell.global_batch,
                     };
-                    vec![cells::command(&program, &devices[0], request.surroundings)?]
+                    vec![users_programs::cell(&program, &devices[0], request.surroundings)?]
                 }
                 _ => of_job(catalog, &job(cell), devices, estimates)?,
             };

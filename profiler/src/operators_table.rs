@@ -1,6 +1,6 @@
 //! The operators of a run that take the longest, as a table and sentences.
 
-use cli::table::{CellAlignment, Table, new, or_dash};
+use cli::table::{Table, align_left, new, or_dash};
 use record::{rows::OperatorTime, run_dir::RunDir};
 use schema::units::Nanos;
 
@@ -20,9 +20,7 @@ pub fn of_operators(rows: &[OperatorTime]) -> Table {
             row.share_percent.map_or("-".into(), |percent| format!("{percent:.1} %")),
         ]);
     }
-    if let Some(operator) = table.column_mut(1) {
-        operator.set_cell_alignment(CellAlignment::Left);
-    }
+    align_left(&mut table, &[1]);
     table
 }
 

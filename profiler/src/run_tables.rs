@@ -1,7 +1,6 @@
 //! What a run shows, as tables. Programs read the files of the run, or `--json`.
 
-use cli::table::{new, or_dash};
-use comfy_table::{CellAlignment, Table};
+use cli::table::{Table, align_left, new, or_dash};
 use record::{
     group::Group,
     manifest,
@@ -157,14 +156,6 @@ fn named(job: &str, command: Option<&str>) -> String {
     let shown: String = command.chars().take(LONGEST_COMMAND_CHARS).collect();
     let rest = if shown.len() < command.len() { ".." } else { "" };
     format!("{job}: {shown}{rest}")
-}
-
-fn align_left(table: &mut Table, columns: &[usize]) {
-    for &column in columns {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Left);
-        }
-    }
 }
 
 /// The pace, if it differs from the median step by more than this factor.

@@ -26,7 +26,7 @@ pub(crate) struct Running<'a> {
     pub(crate) said: Vec<(u32, Nanos, Event)>,
     /// What a program has saved, and when this was seen.
     pub(crate) saved: Vec<(Nanos, SavedSteps)>,
-    /// Whether a program that was told to save has saved.
+    /// Whether the program has saved since the last order to save.
     has_answered: bool,
     /// The process of its first rank.
     pub(crate) pid: Option<u32>,
@@ -146,9 +146,9 @@ impl<'a> Running<'a> {
                 return Ok(Some(end));
             }
             Some(RigEvent::Started { pid, .. }) => drop(self.pid.get_or_insert(pid)),
-            Some(RigEvent::Saved { steps, was_told, .. }) => {
+            Some(RigEvent::Saved { steps, was_ordered, .. }) => {
                 self.saved.push((Nanos::monotonic_now(), steps));
-                self.has_answered |= was_told;
+                self.has_answered |= was_ordered;
             }
             Some(RigEvent::NotSaved { why, .. }) => return Err(Trouble::Failed(why)),
             None => {}

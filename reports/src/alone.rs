@@ -113,6 +113,13 @@ impl Names {
     }
 }
 
+/// The title of a plane whose points are plans of a workload at one batch: `gpt2-mini@b8 lr=0.1`.
+pub fn title(workload: &str, batch: Option<u32>, vary: Option<&str>) -> String {
+    let batch = batch.map_or(String::new(), |batch| format!("@b{batch}"));
+    let vary = vary.map_or(String::new(), |values| format!(" {values}"));
+    format!("{workload}{batch}{vary}")
+}
+
 /// Why a row has no value. `otherwise` is the reason if its job did not fail.
 pub fn why_absent(row: &Summary, otherwise: &str) -> String {
     match (row.status, row.err) {

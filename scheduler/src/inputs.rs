@@ -15,7 +15,7 @@ use engine::{
 };
 use formats::trace::{Trace, TraceLine, TraceRow};
 use jobs::{
-    cells::{self, CommandLine},
+    command_line::{self, CommandLine},
     workload_lookup,
 };
 use model::Table;
@@ -131,7 +131,7 @@ fn job(
     if let Some(problem) = row.out_of_bounds(devices) {
         return Err(refuse(problem));
     }
-    let steps_regex = row.steps_regex.as_deref().map(cells::steps_regex).transpose();
+    let steps_regex = row.steps_regex.as_deref().map(command_line::steps_regex).transpose();
     let steps_regex = steps_regex.map_err(|why| refuse(("steps_regex", why)))?;
     Ok(JobRequest {
         id,

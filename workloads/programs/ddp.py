@@ -57,7 +57,7 @@ def samples(seed, step, batch):
 
 
 def save(folder, step, model, optimizer):
-    """Writes a checkpoint without any trace of the plan. Whoever reads finds the last one or this one, and no part."""
+    """Writes a checkpoint that every plan can load. A reader finds the previous checkpoint or this one, never a part."""
     if isinstance(optimizer, ZeroRedundancyOptimizer):
         optimizer.consolidate_state_dict()
     if dist.get_rank() == 0:

@@ -63,7 +63,7 @@ def settings(options):
 
 
 def save(folder, step, engine):
-    """Writes a checkpoint without any trace of the plan. Whoever reads finds the last one or this one, and no part."""
+    """Writes a checkpoint that every plan can load. A reader finds the previous checkpoint or this one, never a part."""
     weights, moments = {}, {}
     for name, parameter in engine.module.named_parameters():
         if engine.zero_optimization():

@@ -83,7 +83,7 @@ def samples(seed, step, batch):
 
 
 def save(folder, step, model, optimizer):
-    """Writes a checkpoint without any trace of the plan. Whoever reads finds the last one or this one, and no part."""
+    """Writes a checkpoint that every plan can load. A reader finds the previous checkpoint or this one, never a part."""
     states = get_state_dict(model, optimizer, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
     if dist.get_rank() == 0:
         folder.mkdir(parents=True, exist_ok=True)

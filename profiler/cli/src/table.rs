@@ -1,7 +1,7 @@
 //! Tables for people. Programs read the files of a run, or `--json`.
 
-use comfy_table::{Cell, ContentArrangement, presets};
-pub use comfy_table::{CellAlignment, Table};
+pub use comfy_table::Table;
+use comfy_table::{Cell, CellAlignment, ContentArrangement, presets};
 use rig::output;
 
 /// A table of plain columns. The first is text; the others are right-aligned.
@@ -13,6 +13,15 @@ pub fn new(header: &[&str]) -> Table {
         column.set_cell_alignment(CellAlignment::Right);
     }
     table
+}
+
+/// Aligns these columns to the left, as text is.
+pub fn align_left(table: &mut Table, columns: &[usize]) {
+    for &column in columns {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Left);
+        }
+    }
 }
 
 /// The number of columns of the terminal for which tables of sentences are made.

@@ -15,9 +15,9 @@ use schema::{
 };
 
 use crate::{
-    cells::{Grid, Plans, batches, check_program, joined, refuse_two_plans},
+    cells::{Grid, Plans, batches, joined, refuse_two_plans},
     plans::{self, Candidate},
-    vary,
+    users_programs, vary,
 };
 
 /// Checks that the programs of these cells are there, and the folders that their definitions name. `surroundings` are those of all
@@ -35,13 +35,13 @@ pub fn check(cells: &[Cell], catalog: &Catalog, surroundings: &Surroundings) -> 
             return Err(catalog.error_of_program(&cell.workload, &problem).into());
         }
         let own = Surroundings::with_folder(Some(surroundings), cell.folder.as_ref()).unwrap_or_default();
-        check_program(argv, &own).with_context(|| cell.job.clone())?;
+        users_programs::check_is_there(argv, &own).with_context(|| cell.job.clone())?;
     }
     Ok(())
 }
 
-/// The cells of a program over the grid and its values, each alone on the first devices of the pool. A combination that cannot run is a cell with the
-/// reason. `Plans::All` leaves it out, but one of them remains for a batch that would have no cell otherwise.
+/// The cells of a program over the grid and its values, each alone on the first devices of the pool. A combination that cannot
+/// run is a cell with the reason. `Plans::All` leaves such cells out, but keeps one for a batch that would have no cell otherwise.
 ///
 /// # Errors
 /// The job and the grid both name batches or plans.

@@ -3,6 +3,7 @@
 
 pub mod catalog_programs;
 pub mod cells;
+pub mod command_line;
 pub mod cores;
 pub mod folder;
 mod git;
@@ -14,5 +15,6 @@ pub mod pool;
 pub mod run;
 pub mod software;
 pub mod surroundings;
+pub mod users_programs;
 pub mod vary;
 pub mod workload_lookup;

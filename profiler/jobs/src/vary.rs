@@ -101,14 +101,14 @@ mod tests {
         let options: Vec<VariedName> =
             ["width=64,128", "lr=0.1,0.01"].map(|text| text.parse().expect("it is well formed")).into();
         let varied = Varied::new(&options).expect("each name is given once");
-        let texts = |has: fn(&str) -> bool| {
+        let spellings = |has: fn(&str) -> bool| {
             let combinations = varied.combinations(has);
             combinations.iter().map(|values| spelled("a", values)).collect::<Vec<_>>()
         };
         let all = ["a lr=0.1 width=64", "a lr=0.1 width=128", "a lr=0.01 width=64", "a lr=0.01 width=128"];
-        assert_eq!(texts(|_| true), all);
-        assert_eq!(texts(|name| name == "lr"), ["a lr=0.1", "a lr=0.01"]);
-        assert_eq!(texts(|_| false), ["a"]);
+        assert_eq!(spellings(|_| true), all);
+        assert_eq!(spellings(|name| name == "lr"), ["a lr=0.1", "a lr=0.01"]);
+        assert_eq!(spellings(|_| false), ["a"]);
         let twice = Varied::new(&[options[0].clone(), options[0].clone()]).expect_err("refused").to_string();
         assert!(twice.contains("--vary names width twice"), "{twice}");
     }

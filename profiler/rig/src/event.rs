@@ -23,9 +23,9 @@ pub enum RigEvent {
     Started { member: Member, launch: String, rank: u32, pid: u32 },
     /// What a rank said, at its own time. Events of one rank come in order.
     Said { member: Member, rank: u32, at: Nanos, event: Event },
-    /// A program that defines a checkpoint has saved its work, because it was told to or by itself.
-    Saved { member: Member, steps: SavedSteps, was_told: bool },
-    /// A program that was told to save has not, for this reason.
+    /// A program that defines a checkpoint has saved its work, on an order or by itself.
+    Saved { member: Member, steps: SavedSteps, was_ordered: bool },
+    /// A program has not followed an order to save, for this reason.
     NotSaved { member: Member, why: String },
     /// Nothing of the launch is left, and its end is on file.
     Ended { member: Member, launch: String, end: LaunchEnd },

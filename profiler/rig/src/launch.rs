@@ -95,7 +95,7 @@ pub struct Timeouts {
     pub startup: Duration,
     /// The time in which a program of the user's must take its first step, if an amount of its steps is to be measured.
     pub first_step: Duration,
-    /// The time in which a program of the user's that was told to save must show a checkpoint.
+    /// The time in which a program of the user's must show a checkpoint after an order to save.
     pub save: Duration,
     /// The time between SIGTERM and SIGKILL.
     pub grace: Duration,
@@ -469,9 +469,9 @@ impl Launch {
         }
         self.logs_seen = now;
         for rank in &mut self.ranks {
-            for (place, log) in rank.logs.iter_mut().enumerate() {
-                let scraped = self.scraper.as_ref().map_or(u64::MAX, |scraper| scraper.read_to(place));
-                let searched = self.saves.as_ref().map_or(u64::MAX, |saves| saves.read_to(place));
+            for (stream, log) in rank.logs.iter_mut().enumerate() {
+                let scraped = self.scraper.as_ref().map_or(u64::MAX, |scraper| scraper.read_to(stream));
+                let searched = self.saves.as_ref().map_or(u64::MAX, |saves| saves.read_to(stream));
                 let read_to = scraped.min(searched);
                 // If a log cannot be shortened while it is written, it is shortened at the end.
                 let _ = log.give_back(read_to);

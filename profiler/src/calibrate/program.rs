@@ -47,18 +47,18 @@ impl Restarts<'_> {
             let saved = job.save()?;
             parts.insert(Switch::CheckpointAnswer, (saved.saturating_sub(ordered), None));
         }
-        let told = Nanos::monotonic_now();
+        let stopped = Nanos::monotonic_now();
         let end = job.leave()?;
-        parts.insert(Switch::Stop, (end.mono_ns.saturating_sub(told), None));
+        parts.insert(Switch::Stop, (end.mono_ns.saturating_sub(stopped), None));
         if saves.is_some() && job.saved.is_empty() {
             return Err(Trouble::Failed("it ended, and its output shows no checkpoint".into()));
         }
         drop(job);
 
-        let told = Nanos::monotonic_now();
+        let launched = Nanos::monotonic_now();
         let mut job = self.launch(cell, block, saves.map(|_| folder.as_path()))?;
         let ready = job.begin(STEPS, FIRST_STEP)?;
-        let start = ready.saturating_sub(told);
+        let start = ready.saturating_sub(launched);
         parts.insert(Switch::Total, (ready.saturating_sub(ordered), None));
         job.leave()?;
         parts.insert(Switch::Start, (start, None));

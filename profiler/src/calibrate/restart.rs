@@ -167,32 +167,32 @@ impl Restarts<'_> {
             _ => None,
         })?;
         parts.insert(Switch::Checkpoint, longest_and_sum(&written));
-        let told = Nanos::monotonic_now();
-        parts.insert(Switch::CheckpointAnswer, (told - ordered, None));
+        let answered = Nanos::monotonic_now();
+        parts.insert(Switch::CheckpointAnswer, (answered - ordered, None));
         let end = job.leave()?;
-        parts.insert(Switch::Stop, (end.mono_ns.saturating_sub(told), None));
+        parts.insert(Switch::Stop, (end.mono_ns.saturating_sub(answered), None));
         let stopping = hold + end.mono_ns.saturating_sub(ordered);
 
         drop(job);
 
-        let told = Nanos::monotonic_now();
+        let launched = Nanos::monotonic_now();
         let mut job = self.start(cell, block, Some(&checkpoint))?;
         let ready = job.all_say(|event| match event {
             Event::Ready(ready) => Some(ready.restore_ns),
             _ => None,
         })?;
-        let ready_at = ready.iter().map(|(at, _)| *at).max().unwrap_or(told);
+        let ready_at = ready.iter().map(|(at, _)| *at).max().unwrap_or(launched);
         let restore = ready.iter().filter_map(|(_, restore)| *restore).max();
-        let start = ready_at.saturating_sub(told).saturating_sub(restore.unwrap_or_default());
+        let start = ready_at.saturating_sub(launched).saturating_sub(restore.unwrap_or_default());
         parts.insert(Switch::Start, (start, None));
         parts.extend(restore.map(|restore| (Switch::Restore, (restore, None))));
         job.event_loop.rig.extend(job.member, 1);
         let first = job.all_say(|event| step(event, 0))?;
         let first_ns = longest(&first);
         parts.insert(Switch::FirstStep, (first_ns, None));
-        let starting = job.begun(0)?.saturating_sub(told) + first_ns.saturating_sub(step_ns);
+        let starting = job.begun(0)?.saturating_sub(launched) + first_ns.saturating_sub(step_ns);
         suspended(Suspension::Checkpoint, stopping, starting, parts[&Switch::Checkpoint].1);
-        let ended = first.iter().map(|(at, _)| *at).max().unwrap_or(told);
+        let ended = first.iter().map(|(at, _)| *at).max().unwrap_or(launched);
         parts.insert(Switch::Total, (ended.saturating_sub(ordered), None));
         let move_failure =
             match cell.devices.first().filter(|_| moves).map(|device| job.move_off_and_back(device)) {

@@ -11,9 +11,10 @@ use clap::ValueEnum as _;
 use cli::table;
 use jobs::{
     catalog_programs,
-    cells::{self, CommandLine, Grid, joined},
+    cells::{self, Grid, joined},
+    command_line::CommandLine,
     manifest::{self, RunRequest},
-    pool, surroundings,
+    pool, surroundings, users_programs,
     vary::Varied,
 };
 use record::{
@@ -199,8 +200,8 @@ fn manifest(
     cells.extend(jobs);
     let surroundings = surroundings::make(None, &[])?;
     let commands = args.cmd.iter().map(|CommandLine(argv)| &argv[..]);
-    for program in cells::programs(catalog, commands, &[], None, &Varied::default())? {
-        cells.push(cells::command(&program, &pool[0], &surroundings)?);
+    for program in users_programs::programs(catalog, commands, &[], None, &Varied::default())? {
+        cells.push(users_programs::cell(&program, &pool[0], &surroundings)?);
     }
     catalog_programs::check(&cells, catalog, &surroundings)?;
     cells::distinct(&cells)?;
@@ -258,11 +259,7 @@ fn show(found: &Calibration) -> anyhow::Result<()> {
         let number = interval(row.ns, time);
         line(what, &row.devices, row.bytes, number, row.repeats, nothing());
     }
-    for text in [1, 6] {
-        if let Some(column) = table.column_mut(text) {
-            column.set_cell_alignment(comfy_table::CellAlignment::Left);
-        }
-    }
+    table::align_left(&mut table, &[1, 6]);
     table::print(&table)?;
     if found.suspend.is_empty() { Ok(()) } else { show_suspensions(&found.suspend) }
 }
@@ -300,11 +297,7 @@ fn show_suspensions(rows: &[SuspendRow]) -> anyhow::Result<()> {
         };
         table.add_row(own.into_iter().chain(rest));
     }
-    for text in [1, 9] {
-        if let Some(column) = table.column_mut(text) {
-            column.set_cell_alignment(comfy_table::CellAlignment::Left);
-        }
-    }
+    table::align_left(&mut table, &[1, 9]);
     table::print(&table)
 }
 

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use anyhow::bail;
 use cli::{options::RunOptions, table};
 use jobs::{
-    cells::{self, CommandLine},
+    command_line::CommandLine,
     manifest::{self, RunRequest},
     plans::Estimates,
+    users_programs,
     vary::Varied,
 };
 use record::{manifest::Manifest, rows};
@@ -150,7 +151,8 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
         );
     }
     args.measure.check_batch(args.batch.is_some())?;
-    let programs = cells::programs(&catalog, commands, &args.measure.name, args.batch, &Varied::default())?;
+    let programs =
+        users_programs::programs(&catalog, commands, &args.measure.name, args.batch, &Varied::default())?;
     let mut estimates = Estimates::new(&settings, args.run.seed);
     let company = match (args.all_pairs, args.size, args.sensitivity) {
         (true, ..) => Company::Every(2),

@@ -104,11 +104,7 @@ fn list_workloads(catalog: &Catalog, pattern: &str, json: bool) -> anyhow::Resul
             if program.about.is_empty() { program.command.clone() } else { program.about.clone() },
         ]);
     }
-    for words in [4, 5] {
-        if let Some(column) = table.column_mut(words) {
-            column.set_cell_alignment(comfy_table::CellAlignment::Left);
-        }
-    }
+    table::align_left(&mut table, &[4, 5]);
     table::print(&table)?;
     Ok(Exit::Ok)
 }
@@ -191,9 +187,7 @@ fn print_plans(rows: Vec<PlanRow>, json: bool) -> anyhow::Result<Exit> {
             row.reason.unwrap_or_else(|| "valid".into()),
         ]);
     }
-    if let Some(here) = table.column_mut(5) {
-        here.set_cell_alignment(comfy_table::CellAlignment::Left);
-    }
+    table::align_left(&mut table, &[5]);
     table::print(&table)?;
     Ok(Exit::Ok)
 }

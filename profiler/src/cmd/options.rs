@@ -11,7 +11,7 @@ use cli::{
     options::{HEARTBEAT, RunOptions},
 };
 use jobs::{
-    cells::{self, CommandLine},
+    command_line::{self, CommandLine},
     pool,
     surroundings::{self, Variable},
 };
@@ -46,17 +46,17 @@ pub(super) struct MeasureOptions {
     ///
     /// A step ends when its line is read. Python is made to write each line as it is printed; for other programs that may need
     /// a wrapper such as `stdbuf -oL`, or `stdbuf -o0` if lines end in a carriage return. The program cannot be held between two steps.
-    #[arg(long, value_name = "REGEX", value_parser = cells::steps_regex)]
+    #[arg(long, value_name = "REGEX", value_parser = command_line::steps_regex)]
     steps_regex: Option<String>,
     /// A file that programs of your own read from stdin, each launch from its beginning. Without it, their stdin is empty.
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
     /// The folder in which programs of your own run. Paths in their commands count from there.
     ///
-    /// It comes before the folder that the definition of a program names. Paths of options count from the folder of this command. In COMMAND, --cwd and the values of --env, three words in braces
-    /// are filled in for each launch: {launch} is an empty folder in the run, for what the program writes; it stays. {repeat} is
-    /// the number of the repeat from 0, and {run} the directory of the run. {{launch}} is the text {launch}. All other braces
-    /// are the program's own.
+    /// --cwd overrides `folder` of a definition. Paths of options count from the folder of this command. In COMMAND, --cwd and
+    /// the values of --env, three words in braces are filled in for each launch: {launch} is an empty folder in the run, for
+    /// the files of the program, which stay there. {repeat} is the number of the repeat from 0, and {run} the directory of
+    /// the run. {{launch}} is the text {launch}. All other braces are the program's own.
     #[arg(long, value_name = "DIR")]
     cwd: Option<String>,
     /// A variable of the environment of programs of your own, as KEY=VALUE. May be given several times.

@@ -42,10 +42,11 @@ enum Action {
 
 /// Write a first [[program]] definition for --catalog from a command, by its `--help`.
 ///
-/// The command is started once with --help at its end, without a shell, and is killed after 120 s. Nothing else is started: of a launcher
-/// such as torchrun, `accelerate launch` or `python3 -m torch.distributed.run`, the script alone is started, by python3. The names of
-/// options show which of them is the batch, gradient accumulation, the precision, activation checkpointing or a stage of ZeRO. The default job
-/// of the definition is the command as typed. Comments in the file name what was not found, and what to check.
+/// The command is started once, with --help at its end. A command that begins with a launcher, such as torchrun, `accelerate
+/// launch` or `python3 -m torch.distributed.run`, is started without the launcher: python3 runs the script. A program that does
+/// not know --help may train: it is killed after 120 s, with all processes that it has started. The names of options show the
+/// batch, gradient accumulation, the precision, activation checkpointing and stages of ZeRO. The default job of the definition is
+/// the command as typed. Comments in the file list the options that were not found, and questions for the user.
 ///
 /// Example: `profile program init --out mine.toml -- python3 train.py --batch-size 8`
 ///
@@ -153,8 +154,8 @@ fn torch_beside(program: &str) -> Option<bool> {
     };
     let path = if program.contains('/') { Some(PathBuf::from(program)) } else { on_path() }?;
     // An environment has its modules beside the link, and a system beside what the link points to.
-    let places = [Some(path.clone()), path.canonicalize().ok()];
-    let roots = places.iter().flatten().filter_map(|path| path.parent()?.parent());
+    let interpreters = [Some(path.clone()), path.canonicalize().ok()];
+    let roots = interpreters.iter().flatten().filter_map(|path| path.parent()?.parent());
     let libraries = roots.flat_map(|root| fs::read_dir(root.join("lib")).into_iter().flatten().flatten());
     let in_library = libraries.flat_map(|library| MODULES.map(|modules| library.path().join(modules)));
     let named = env::var_os("PYTHONPATH").unwrap_or_default();

@@ -8,9 +8,11 @@ use anyhow::bail;
 use cli::{options::RunOptions, table};
 use jobs::{
     catalog_programs,
-    cells::{self, CommandLine, Grid, Plans},
+    cells::{self, Grid, Plans},
+    command_line::CommandLine,
     manifest::{self, RunRequest},
     plans::Estimates,
+    users_programs,
     vary::{Varied, VariedName},
     workload_lookup,
 };
@@ -197,8 +199,10 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
     let mut cells = cells::alone(&catalog, &jobs, &axes(args, &vary)?, &pool, Some(&mut estimates))?;
     let surroundings = settings.surroundings.clone().unwrap_or_default();
     let global_batch = args.batch.first().copied().filter(|_| !has_jobs);
-    for program in cells::programs(&catalog, args.commands(), &args.measure.name, global_batch, &vary)? {
-        cells.push(cells::command(&program, &pool[0], &surroundings)?);
+    for program in
+        users_programs::programs(&catalog, args.commands(), &args.measure.name, global_batch, &vary)?
+    {
+        cells.push(users_programs::cell(&program, &pool[0], &surroundings)?);
     }
     catalog_programs::check(&cells, &catalog, &surroundings)?;
     cells::distinct(&cells)?;

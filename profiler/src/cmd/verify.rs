@@ -12,7 +12,11 @@ use jobs::{
     pool,
     run::{self, Observed},
 };
-use record::{manifest::Settings, rows, run_dir::RunDir};
+use record::{
+    manifest::Settings,
+    rows::{self, Status},
+    run_dir::RunDir,
+};
 use rig::{Exit, output, sampler::SamplerCost};
 use schema::{catalog::Catalog, device::Device, spec::Collectives, units::HumanBytes};
 
@@ -26,10 +30,10 @@ use self::bench::Bench;
 /// With --plans, the plans of a job are compared with each other instead: all must compute the same. A plan that needs more
 /// memory than its devices have is unsupported and not started. If that plan is dp1, no plan of the job is started.
 ///
-/// A program of `--catalog` is started under a plan for each of its axes and one with most of them, or with --plans under all of its plans
-/// on the pool. Its steps have to be seen in each rank, and if its definition has a pattern for losses, plans with the same precision have
-/// to agree in their losses. If it defines a checkpoint, it is told to save and goes on from there, with the losses of the undisturbed
-/// launch, and under another plan if its checkpoints are portable.
+/// A program of `--catalog` trains under a plan for each of its axes and under the plan with most axes, or with --plans under all of
+/// its plans on the pool. Each rank has to show its steps. If the definition has a pattern for losses, plans of the same precision
+/// have to agree in their losses. If the definition has a checkpoint, the program saves, goes on from the checkpoint, and has to
+/// repeat the losses of the launch without a stop; if checkpoints are portable, also under another plan.
 ///
 /// Example: `profile verify`
 ///
@@ -46,7 +50,7 @@ pub(super) struct Args {
     workloads: Vec<String>,
     /// Train under every plan that is valid on the pool, and compare the losses of 20 steps with those of dp1.
     ///
-    /// All plans compute in fp64, where a plan may only change the order of sums: losses that differ by more than 1e-9 are not
+    /// Programs of `--catalog` train in the precision of each plan. All plans of workloads compute in fp64, where a plan may only change the order of sums: losses that differ by more than 1e-9 are not
     /// the same. Differences between plans by design are removed: dropout and stochastic depth are 0, random draws of a model
     /// are replaced by their mean, batch norm uses its initial running statistics, and advantages are not normalised.
     #[arg(long, requires = "workloads")]
@@ -129,6 +133,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     };
     run::write_end(&run, exit, missing, observed, cost)?;
     Ok(exit)
+}
+
+/// The words of a row of a plan: `reason` is why the plan is not verified.
+fn verdict(status: Status, reason: Option<&str>) -> String {
+    match (reason, status) {
+        (None, _) => "verified".into(),
+        (Some(reason), Status::Unsupported) => format!("unsupported: {reason}"),
+        (Some(reason), _) => reason.into(),
+    }
 }
 
 fn print(

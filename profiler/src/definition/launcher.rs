@@ -9,9 +9,9 @@ pub struct Typed {
     pub launcher: Vec<String>,
     /// The number of processes that the launcher starts; `None` without a launcher.
     pub ranks: Option<u16>,
-    /// Whether the launcher was told no number, or a word such as `auto`.
+    /// Whether the command names no number of processes, or a word such as `auto`.
     pub is_number_unknown: bool,
-    /// The program as the launcher is told it, or with its interpreter.
+    /// The program in the words of the command after the launcher, or with its interpreter.
     pub program: Vec<String>,
     pub arguments: Vec<String>,
 }
@@ -97,7 +97,7 @@ pub fn take_apart(argv: &[String]) -> Typed {
     Typed { program: program.into(), arguments: arguments.into(), ..Typed::default() }
 }
 
-/// The place of the script or of `-m` after an interpreter and its options.
+/// The index of the script or of `-m` after an interpreter and its options.
 fn end_of_python_options(argv: &[String]) -> usize {
     let mut index = 1;
     while let Some(word) = argv.get(index).filter(|word| word.starts_with('-') && !is_module(word)) {
@@ -163,7 +163,7 @@ fn base_name(word: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use jobs::cells::CommandLine;
+    use jobs::command_line::CommandLine;
 
     use super::*;
 
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn launchers_are_told_from_programs_and_their_number_of_ranks_is_found() {
+    fn a_command_is_cut_into_launcher_ranks_program_and_arguments() {
         for (command, launcher, ranks, program, arguments) in [
             ("python3 -u train.py --lr 1", "", None, "python3 -u train.py", "--lr 1"),
             ("python3 -m pkg.train a", "", None, "python3 -m pkg.train", "a"),

@@ -1,6 +1,6 @@
 //! Definitions that are written for commands, whole.
 
-use jobs::cells::CommandLine;
+use jobs::command_line::CommandLine;
 use schema::{
     catalog::{Catalog, CatalogProgram},
     values::Values,

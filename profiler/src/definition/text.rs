@@ -1,9 +1,9 @@
 //! The text of a definition.
 
-use jobs::cells::command_line;
+use jobs::command_line::command_line;
 use schema::plan::Plan;
 
-/// A definition with what is left to do by hand.
+/// A definition, with notes on the keys that the user has to check.
 #[derive(Default)]
 pub(super) struct Definition {
     pub(super) name: String,
@@ -14,7 +14,7 @@ pub(super) struct Definition {
     pub(super) most_zero: Option<u8>,
     /// The words of an axis: with it, or without it and with it.
     pub(super) words: Vec<(&'static str, Vec<String>)>,
-    /// What to check or fill in, each with the key that it is about.
+    /// Keys to check or fill in, each with its reason.
     pub(super) notes: Vec<String>,
 }
 

@@ -24,7 +24,7 @@ use crate::{
     warnings::Finding,
     window::{Window, sum_of_all, total},
 };
-use jobs::cells;
+use jobs::{cells, command_line};
 
 /// A row and its warnings.
 pub(super) struct Row {
@@ -146,7 +146,7 @@ pub(super) fn blank(run: &RunDir, cell: &Cell) -> Measurement {
         run: run.name(),
         job: cell.job.clone(),
         workload: cell.workload.clone(),
-        command: cell.command.as_deref().map(cells::command_line),
+        command: cell.command.as_deref().map(command_line::command_line),
         vary: values::text(&cell.vary),
         plan: cell.plan,
         device: cells::joined(&cell.devices),

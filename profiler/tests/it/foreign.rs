@@ -19,7 +19,7 @@ mod vary;
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Command, Output, Stdio},
 };
 
 use front_door::{Door, Said};
@@ -29,6 +29,18 @@ use schema::{
     events,
     wire::{Event, Timing},
 };
+
+/// What git prints in a folder, with settings of its own. `None` if git fails or is not there.
+fn git(folder: &Path, arguments: &str) -> Option<Output> {
+    let mut command = Command::new("git");
+    // A repository around the tests must not lend its variables and settings to this repository.
+    for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"] {
+        command.env_remove(name);
+    }
+    command.args(["-c", "user.name=x", "-c", "user.email=x@x", "-c", "commit.gpgsign=false"]);
+    command.args(["-c", "core.hooksPath=/dev/null"]).args(arguments.split(' ')).current_dir(folder);
+    command.output().ok().filter(|output| output.status.success())
+}
 
 /// Trains for this number of steps of 2 ms, by default without end, and then runs the code of a test.
 const TRAIN: &str = r#"

@@ -94,7 +94,7 @@ fn print(placed: &Placed, as_csv: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn for_terminal(numbers: &Table) -> comfy_table::Table {
+fn for_terminal(numbers: &Table) -> table::Table {
     let header: Vec<&str> = numbers.columns.iter().map(|column| column.title.as_str()).collect();
     let mut lines = table::new(&header);
     for row in &numbers.rows {
@@ -108,9 +108,7 @@ fn list(asked: Option<&str>) -> anyhow::Result<Exit> {
         return Err(Exit::Usage.because(format!("name the runs, as in `report table {name} runs/RUN`")));
     }
     let mut lines = table::new(&["figure", "what it shows"]);
-    for column in lines.column_iter_mut() {
-        column.set_cell_alignment(comfy_table::CellAlignment::Left);
-    }
+    table::align_left(&mut lines, &[1]);
     for kind in KINDS {
         lines.add_row([kind.name, kind.about]);
     }

@@ -92,9 +92,7 @@ fn is_on_front(plan: &Plan, group: &[Plan]) -> bool {
 }
 
 fn title(row: &Summary) -> String {
-    let batch = row.global_batch.map_or(String::new(), |batch| format!("@b{batch}"));
-    let vary = row.vary.as_ref().map_or(String::new(), |values| format!(" {values}"));
-    format!("{}{batch}{vary}", row.workload)
+    alone::title(&row.workload, row.global_batch, row.vary.as_deref())
 }
 
 /// The plans of a front, the fastest first.

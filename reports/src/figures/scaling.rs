@@ -6,7 +6,7 @@ use record::rows::Summary;
 
 use self::ranks::Scaled;
 use crate::{
-    alone::throughput,
+    alone::{self, throughput},
     chart::{Axis, Chart, Form, Plane, Point, Series},
     colours::{Colour, Colours},
     figure::Figure,
@@ -47,9 +47,8 @@ fn plane(of: &[Scaled]) -> Plane {
     let y = Axis::new("throughput in samples", "samples_per_s", Unit::PerS);
     let series =
         of.iter().enumerate().flat_map(|(place, scaled)| lines(scaled, Colours::nth(place))).collect();
-    let batch = of[0].batch.map_or(String::new(), |batch| format!("@b{batch}"));
-    let vary = of[0].vary.map_or(String::new(), |values| format!(" {values}"));
-    Plane { title: format!("{}{batch}{vary}", of[0].workload), series, ..Plane::new(x, y) }
+    let title = alone::title(of[0].workload, of[0].batch, of[0].vary);
+    Plane { title, series, ..Plane::new(x, y) }
 }
 
 /// The measured rates, and the ideal ones.

@@ -29,7 +29,7 @@ pub struct Traits {
     pub ranks: usize,
     /// Whether its ranks answer commands. A program of the user's does not.
     pub answers: bool,
-    /// Whether it can be told to save. Some programs of the user's save only when they are ended.
+    /// Whether it saves on an order. Some programs of the user's save only when they are ended.
     pub saves_on_order: bool,
     /// The way in which launches of the run are suspended.
     pub suspension: Suspension,
@@ -70,7 +70,7 @@ impl LaunchMachine {
         self.phase
     }
 
-    /// Whether it can be told to save.
+    /// Whether it saves on an order.
     pub fn saves_on_order(&self) -> bool {
         self.traits.saves_on_order
     }
@@ -289,7 +289,7 @@ impl LaunchMachine {
         self.tell(PendingCommand::Save { number: self.saves, is_last }, effects);
     }
 
-    /// Saves it, after which it leaves. A program that cannot be told to save may do so when it is ended.
+    /// Saves it, after which it leaves. A program that saves on no order may save when it is ended.
     fn save_and_leave(&mut self, effects: &mut Vec<Effect>) {
         if self.traits.saves_on_order {
             self.phase = LaunchPhase::Saving;

@@ -14,12 +14,12 @@ use cli::{
 use engine::job::{JobRequest, Payload};
 use formats::rows::{DrawnTotals, Outcome};
 use jobs::{
-    catalog_programs,
-    cells::{self, UsersProgram},
-    folder, machine,
+    catalog_programs, folder, machine,
     manifest::{self, RunRequest},
     plans::{self, Effort, Estimates},
-    pool, run, software, workload_lookup,
+    pool, run, software,
+    users_programs::{self, UsersProgram},
+    workload_lookup,
 };
 use outcomes::{
     draws::totals_of_draws,
@@ -237,7 +237,7 @@ fn cell(
         }
         Payload::Command(argv) => {
             check_words(asked, argv)?;
-            let cell = cells::command(&UsersProgram::unnamed(argv), first, &Surroundings::default())?;
+            let cell = users_programs::cell(&UsersProgram::unnamed(argv), first, &Surroundings::default())?;
             return Ok(Cell { name: asked.name.clone(), devices: Vec::new(), ..cell });
         }
     };

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::bail;
 use engine::job::{JobRequest, Payload};
-use jobs::cells;
+use jobs::{cells, command_line};
 use model::switch_costs::{Cost, SwitchCosts as _};
 use record::{placement::Placement, suspension::Suspension};
 use schema::{device::Device, job::Job};
@@ -163,7 +163,7 @@ impl RunInputs {
         let mut commands = Vec::new();
         for asked in self.asked.iter().filter(|asked| asked.steps_regex.is_none() && of(asked)) {
             let Payload::Command(argv) = &asked.what else { continue };
-            let command = cells::command_line(&["--cmd".to_owned(), cells::command_line(argv)]);
+            let command = command_line::command_line(&["--cmd".to_owned(), command_line::command_line(argv)]);
             if !commands.contains(&command) {
                 commands.push(command);
             }

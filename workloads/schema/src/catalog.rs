@@ -31,7 +31,7 @@ pub struct Catalog {
     workloads: BTreeMap<String, Workload>,
     programs: BTreeMap<String, CatalogProgram>,
     /// Where each program is defined: the file, and the line in it.
-    places: BTreeMap<String, (String, usize)>,
+    lines: BTreeMap<String, (String, usize)>,
 }
 
 /// One entry of the catalog.
@@ -190,7 +190,7 @@ impl Catalog {
                 return Err(error(Some(span), format!("workload '{name}' is defined twice; rename one")));
             }
         }
-        let (mut programs, mut places) = (BTreeMap::new(), BTreeMap::new());
+        let (mut programs, mut lines) = (BTreeMap::new(), BTreeMap::new());
         for spanned in parsed.program {
             let span = spanned.span();
             let program = spanned.into_inner();
@@ -202,15 +202,15 @@ impl Catalog {
             if let Some(problem) = problem {
                 return Err(error(Some(span), problem));
             }
-            let place = error(Some(span), format!("program '{name}' is defined twice; rename one"));
+            let twice = error(Some(span), format!("program '{name}' is defined twice; rename one"));
             if self.programs.contains_key(&name) || programs.insert(name.clone(), program).is_some() {
-                return Err(place);
+                return Err(twice);
             }
-            places.insert(name, (place.file, place.line));
+            lines.insert(name, (twice.file, twice.line));
         }
         self.workloads.append(&mut added);
         self.programs.append(&mut programs);
-        self.places.append(&mut places);
+        self.lines.append(&mut lines);
         Ok(())
     }
 
@@ -233,9 +233,9 @@ impl Catalog {
         self.programs.get(name)
     }
 
-    /// An error of a program's definition that shows only where the program is to run, with the place of the definition.
+    /// An error of a program's definition that shows only where the program is to run, with the file and line of the definition.
     pub fn error_of_program(&self, name: &str, problem: &str) -> CatalogError {
-        let (file, line) = self.places.get(name).cloned().unwrap_or_default();
+        let (file, line) = self.lines.get(name).cloned().unwrap_or_default();
         CatalogError { file, line, message: format!("program '{name}': {problem}") }
     }
 

@@ -1,4 +1,4 @@
-//! Tells a program of the user's to save its work, and finds what it has saved.
+//! Orders a program of the user's to save its work, and finds what it has saved.
 //!
 //! What a program writes is its own. The harness reads lines of its output, or looks at the time of one file.
 
@@ -35,9 +35,9 @@ pub(super) struct Saves {
     order: Option<FilledOrder>,
     /// The ends of the last steps of the first rank, each with the number of steps until then.
     ends: VecDeque<(u64, Nanos)>,
-    /// Whether the program is to be told to save when it rests.
+    /// Whether an order to save waits until the program rests.
     is_due: bool,
-    /// When the program was told to save and has not since.
+    /// The time of an order to save that has no answer yet.
     ordered_at: Option<Nanos>,
 }
 
@@ -96,23 +96,23 @@ impl Saves {
         }
     }
 
-    /// How far a log was read. `place` is 0 for stdout and 1 for stderr.
-    pub(super) fn read_to(&self, place: usize) -> u64 {
+    /// How far a log was read. `stream` is 0 for stdout and 1 for stderr.
+    pub(super) fn read_to(&self, stream: usize) -> u64 {
         match &self.sign {
-            Sign::Line { logs, .. } => logs[place].read_bytes(),
+            Sign::Line { logs, .. } => logs[stream].read_bytes(),
             Sign::File { .. } => u64::MAX,
         }
     }
 
     /// The steps that were saved last since the last call. `has_ended` says whether the program writes no more.
     fn poll(&mut self, has_ended: bool) -> io::Result<Option<SavedSteps>> {
-        let mut found = None;
+        let mut saved = None;
         match &mut self.sign {
             Sign::Line { sign, logs } => {
                 for log in logs {
                     let mut each = |line: &[u8]| {
                         let steps = sign.steps_in(&String::from_utf8_lossy(line));
-                        found = steps.map(SavedSteps::OfJob).or(found);
+                        saved = steps.map(SavedSteps::OfJob).or(saved);
                     };
                     if has_ended {
                         log.finish(&mut each)?;
@@ -124,24 +124,29 @@ impl Saves {
             Sign::File { path, seen } => {
                 let now = version(path);
                 if let Some(version) = now.filter(|_| now != *seen) {
-                    found = Some(SavedSteps::OfLaunch(steps_until(&self.ends, monotonic(version.modified))));
+                    saved = Some(SavedSteps::OfLaunch(steps_until(&self.ends, monotonic(version.modified))));
                 }
                 *seen = now;
             }
         }
-        Ok(found)
+        Ok(saved)
     }
 }
 
 impl Launch {
     /// Lets the program save when it rests, or at once if nothing holds it.
     pub(super) fn order_save(&mut self) {
-        let Some(saves) = &mut self.saves else { return };
-        saves.is_due = true;
+        match &mut self.saves {
+            Some(saves) => saves.is_due = true,
+            None => {
+                let why = "its output cannot be read any more".into();
+                self.reports.push(RigEvent::NotSaved { member: self.member, why });
+            }
+        }
     }
 
-    /// Tells a program that is to save and rests. A program often saves at the end of a step, so that it is granted one step after another
-    /// until it has. In this way it takes no step that its checkpoint lacks.
+    /// Orders a program that rests to save, if an order waits. A program often saves at the end of a step, so that it is granted one step
+    /// after another until it has saved. Its checkpoint then has all of its steps.
     pub(super) fn let_save(&mut self) {
         let granted = self.granted();
         let mut listeners = self.ranks.iter().flat_map(|rank| &rank.listeners);
@@ -149,19 +154,19 @@ impl Launch {
         let moves = is_held && !listeners.all(|listener| listener.rests(granted));
         let goes_on = !moves && !self.leaving && self.ending == Ending::No;
         let Some(saves) = self.saves.as_mut().filter(|_| goes_on) else { return };
-        // A program that is told twice may save once.
+        // A program that receives two orders may save once, so that the second order waits for the first save.
         if saves.ordered_at.is_none() && std::mem::take(&mut saves.is_due) {
-            self.tell_to_save();
+            self.send_save_order();
         }
         if self.is_saving() && is_held {
             self.obey(Order::Extend(granted + 1));
         }
     }
 
-    fn tell_to_save(&mut self) {
+    fn send_save_order(&mut self) {
         let Some(saves) = &mut self.saves else { return };
         match &saves.order {
-            // It ends when it has saved.
+            // The program saves and then ends.
             Some(FilledOrder::Signal(SaveSignal::Term)) => {
                 return self.obey(Order::Stop(StopMode::AtStepBoundary));
             }
@@ -181,11 +186,11 @@ impl Launch {
                 let trainers: Vec<u32> =
                     self.ranks.iter().flat_map(|rank| &rank.listeners).filter_map(|one| one.pid()).collect();
                 // A launcher such as torchrun would end on the signal.
-                let is_told = |process: &ProcessId| match trainers.is_empty() {
+                let receives = |process: &ProcessId| match trainers.is_empty() {
                     true => process.pid == first as i32,
                     false => trainers.contains(&(process.pid as u32)),
                 };
-                family.into_iter().filter(is_told).for_each(|process| process.signal(signal));
+                family.into_iter().filter(receives).for_each(|process| process.signal(signal));
             }
             Some(FilledOrder::Touch(path)) => {
                 let touched = File::options().create(true).append(true).open(path);
@@ -199,12 +204,12 @@ impl Launch {
         saves.ordered_at = Some(Nanos::monotonic_now());
     }
 
-    /// Whether the program was told to save and has not.
+    /// Whether an order to save has no answer yet.
     pub(super) fn is_saving(&self) -> bool {
         self.saves.as_ref().is_some_and(|saves| saves.ordered_at.is_some())
     }
 
-    /// Whether the program is to be told to save.
+    /// Whether an order to save waits until the program rests.
     pub(super) fn is_to_save(&self) -> bool {
         self.saves.as_ref().is_some_and(|saves| saves.is_due)
     }
@@ -214,8 +219,12 @@ impl Launch {
         let (member, limit) = (self.member, Nanos::from(self.timeouts.save));
         let Some(saves) = &mut self.saves else { return };
         let event = match saves.poll(has_ended) {
-            Ok(Some(steps)) => RigEvent::Saved { member, steps, was_told: saves.ordered_at.is_some() },
-            Err(error) => RigEvent::NotSaved { member, why: format!("its output cannot be read: {error}") },
+            Ok(Some(steps)) => RigEvent::Saved { member, steps, was_ordered: saves.ordered_at.is_some() },
+            Err(error) => {
+                self.saves = None;
+                let why = format!("its output cannot be read: {error}");
+                return self.reports.push(RigEvent::NotSaved { member, why });
+            }
             Ok(None) => {
                 let since = saves.ordered_at.map(|at| Nanos::monotonic_now().saturating_sub(at));
                 let Some(since) = since.filter(|since| *since > limit) else { return };
@@ -254,8 +263,8 @@ mod tests {
     #[test]
     fn a_file_holds_the_steps_that_ended_before_it_was_written() {
         let ends: VecDeque<(u64, Nanos)> = (3..=6).map(|steps| (steps, Nanos(steps * 10))).collect();
-        let found = [0, 29, 30, 45, 60, 99].map(|time| steps_until(&ends, Nanos(time)));
-        assert_eq!(found, [2, 2, 3, 4, 6, 6]);
+        let steps = [0, 29, 30, 45, 60, 99].map(|time| steps_until(&ends, Nanos(time)));
+        assert_eq!(steps, [2, 2, 3, 4, 6, 6]);
         assert_eq!(steps_until(&VecDeque::new(), Nanos(5)), 0);
     }
 }

@@ -107,9 +107,9 @@ impl Scraper {
         self.look(|log, each| log.poll(each))
     }
 
-    /// How far a log was read: that of stdout, or that of stderr if `place` is 1.
-    pub(super) fn read_to(&self, place: usize) -> u64 {
-        self.logs[place].0.read_bytes()
+    /// How far a log was read: `stream` is 0 for stdout and 1 for stderr.
+    pub(super) fn read_to(&self, stream: usize) -> u64 {
+        self.logs[stream].0.read_bytes()
     }
 
     /// Reads the rest. It is called when the program has ended.

@@ -45,7 +45,8 @@ impl FilledSurroundings {
     }
 }
 
-/// Makes the folder for the output of a launch if a word names it, and that for the checkpoints of its job if it has any. Checks that the folder of its program is there.
+/// Makes the folder for the output of a launch if a word names the folder, and the folder for the checkpoints of its job if the
+/// program defines checkpoints. Checks that the folder of its program is there.
 pub(super) fn make_folders(run: &RunDir, spec: &LaunchSpec) -> anyhow::Result<()> {
     if words::names_output(spec) {
         let output = run.output_path(&spec.launch);

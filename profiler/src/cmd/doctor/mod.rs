@@ -107,9 +107,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         for row in &rows {
             table.add_row([row.about.clone(), row.health.to_string(), row.found.clone()]);
         }
-        for column in table.column_iter_mut() {
-            column.set_cell_alignment(comfy_table::CellAlignment::Left);
-        }
+        table::align_left(&mut table, &[1, 2]);
         table::print(&table)?;
     }
     // Without torch-worker no workload can be trained. Anything else that is missing only limits what can be measured.

@@ -64,9 +64,6 @@ fn show(rows: &[ReadingRow]) -> anyhow::Result<()> {
             row.capability.clone().unwrap_or_default(),
         ]);
     }
-    for text in [1, 2, 8] {
-        let column = table.column_mut(text).expect("the header has nine columns");
-        column.set_cell_alignment(comfy_table::CellAlignment::Left);
-    }
+    table::align_left(&mut table, &[1, 2, 8]);
     table::print(&table)
 }

@@ -25,7 +25,7 @@ use schema::{
     spec::{Collectives, Program},
 };
 
-use super::{SEED, bench::Bench};
+use super::{SEED, bench::Bench, verdict};
 
 /// The number of steps of each launch.
 const STEPS: u64 = 20;
@@ -109,7 +109,9 @@ fn job_of<'a>(catalog: &'a Catalog, cell: &Cell) -> anyhow::Result<(&'a Workload
 /// Trains under each plan and compares the losses with those of `dp1`, which comes first.
 pub(super) fn verify(bench: &Bench<'_>) -> anyhow::Result<(Vec<VerifyPlanRow>, SamplerCost)> {
     let &Bench { run, manifest, catalog } = bench;
-    let line = |row: &VerifyPlanRow| format!("{}@{}: {}", row.job, row.plan, verdict(row));
+    let line = |row: &VerifyPlanRow| {
+        format!("{}@{}: {}", row.job, row.plan, verdict(row.status, row.reason.as_deref()))
+    };
     let mut expected = Vec::new();
     bench.each_cell(line, |cell, launcher| {
         let (workload, global_batch, plan) = job_of(catalog, cell)?;
@@ -189,14 +191,6 @@ fn judge(
     }
 }
 
-fn verdict(row: &VerifyPlanRow) -> String {
-    match (&row.reason, row.status) {
-        (None, _) => "verified".into(),
-        (Some(reason), Status::Unsupported) => format!("unsupported: {reason}"),
-        (Some(reason), _) => reason.clone(),
-    }
-}
-
 pub(super) fn show(rows: &[VerifyPlanRow]) -> anyhow::Result<()> {
     let mut table = table::new(&["job", "plan", "devices", "steps", "difference", "verdict"]);
     for row in rows {
@@ -206,14 +200,10 @@ pub(super) fn show(rows: &[VerifyPlanRow]) -> anyhow::Result<()> {
             row.devices.to_string(),
             row.steps.to_string(),
             or_dash(row.loss_difference.map(|difference| format!("{difference:.1e}"))),
-            verdict(row),
+            verdict(row.status, row.reason.as_deref()),
         ]);
     }
-    for words in [1, 5] {
-        if let Some(column) = table.column_mut(words) {
-            column.set_cell_alignment(comfy_table::CellAlignment::Left);
-        }
-    }
+    table::align_left(&mut table, &[1, 5]);
     table::print(&table)
 }
 

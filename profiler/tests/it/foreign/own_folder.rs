@@ -5,7 +5,7 @@ use std::fs;
 use front_door::Door;
 use record::{calibration::Calibration, folder::SourceTree, rows::Status};
 
-use super::{exits, with_program};
+use super::{exits, git, with_program};
 
 const DEFINITION: &str = r#"[[program]]
 name = "mine"
@@ -105,17 +105,7 @@ fn a_folder_that_is_not_there_is_refused_by_line_before_anything_starts() {
 #[test]
 fn the_manifest_has_the_revision_of_the_folder_and_a_resumed_run_compares_it() {
     let Some(door) = with_project() else { return };
-    let git = |arguments: &str| {
-        let mut command = std::process::Command::new("git");
-        // A repository around the tests must not lend its variables and settings to this repository.
-        for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"] {
-            command.env_remove(name);
-        }
-        command.args(["-C", "project", "-c", "user.name=x", "-c", "user.email=x@x"]);
-        command.args(["-c", "commit.gpgsign=false", "-c", "core.hooksPath=/dev/null"]);
-        command.args(arguments.split(' ')).current_dir(door.path(""));
-        command.output().ok().filter(|output| output.status.success())
-    };
+    let git = |arguments: &str| git(&door.path("project"), arguments);
     if git("init -q").is_none() {
         schema::skips::skipped("git", "there is no git");
         return;

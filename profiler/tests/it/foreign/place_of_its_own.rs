@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf};
 use front_door::{Door, Said};
 use record::rows::{ErrorKind, Status};
 
-use super::{exits, row};
+use super::{exits, git, row};
 
 const RUN: &str = "single --device cpu:0 --out r";
 
@@ -104,17 +104,7 @@ fn the_manifest_has_the_revision_of_the_programs_source_tree() {
     let door = crate::door();
     folder(&door, "sub");
     door.write("sub/t.sh", "true\n");
-    let git = |arguments: &str| {
-        let mut command = std::process::Command::new("git");
-        // A repository around the tests must not lend its variables and settings to this repository.
-        for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"] {
-            command.env_remove(name);
-        }
-        command.args(["-C", "sub", "-c", "user.name=x", "-c", "user.email=x@x"]);
-        command.args(["-c", "commit.gpgsign=false", "-c", "core.hooksPath=/dev/null"]);
-        command.args(arguments.split(' ')).current_dir(door.path(""));
-        command.output().ok().filter(|output| output.status.success())
-    };
+    let git = |arguments: &str| git(&door.path("sub"), arguments);
     if git("init -q").is_none() {
         schema::skips::skipped("git", "there is no git");
         return;

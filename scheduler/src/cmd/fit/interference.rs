@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, ensure};
-use cli::table::{self, CellAlignment};
+use cli::table;
 use formats::{
     fitted::ModelFile,
     interference_fit::{
@@ -101,9 +101,7 @@ fn show_errors(mode: &ModeFit) -> anyhow::Result<()> {
         "p95",
         "inside 95 %",
     ]);
-    if let Some(column) = lines.column_mut(2) {
-        column.set_cell_alignment(CellAlignment::Left);
-    }
+    table::align_left(&mut lines, &[2]);
     for row in &mode.errors {
         let SlowdownErrors {
             left_out,

@@ -1,6 +1,6 @@
 //! The tables of a fit.
 
-use cli::table::{self, CellAlignment, Table};
+use cli::table::{self, Table};
 use formats::fitted::{
     FitErrors, FittedParameter, FittedRow, FittedWorkload, FormulaFit, LaunchesDiffer, MemoryFit, ModelFile,
     Origin,
@@ -226,11 +226,7 @@ fn add_errors(
 fn parameters(workload: &FittedWorkload) -> Table {
     let mut lines =
         table::new(&["parameter", "value", "95 % interval", "unit", "origin", "assumed", "meaning"]);
-    for text in [3, 4, 6] {
-        if let Some(column) = lines.column_mut(text) {
-            column.set_cell_alignment(CellAlignment::Left);
-        }
-    }
+    table::align_left(&mut lines, &[3, 4, 6]);
     for FormulaFit { formula, parameters, .. } in &workload.fits {
         for (known, parameter) in formula::parameters(*formula).iter().zip(parameters) {
             let FittedParameter { name, unit, value, ci_lo, ci_hi, origin, prior, .. } = parameter;

@@ -77,8 +77,8 @@ impl ProcessLauncher {
         self.plan_to_save(member);
     }
 
-    /// A program has saved its work, by itself or because it was told to. Its job goes on from there.
-    pub(super) fn program_saved(&mut self, member: Member, steps: SavedSteps, was_told: bool) {
+    /// A program has saved its work, by itself or on an order. Its job goes on from there.
+    pub(super) fn program_saved(&mut self, member: Member, steps: SavedSteps, was_ordered: bool) {
         let Some(launch) = self.launches.get(&member) else { return };
         let before = launch.work.before();
         let steps = match steps {
@@ -91,7 +91,7 @@ impl ProcessLauncher {
         if let Err(error) = self.setup.checkpoints.keep(job, saved) {
             self.broken = Some(error);
         }
-        if was_told && self.launches.get(&member).is_some_and(LaunchState::is_commanded) {
+        if was_ordered && self.launches.get(&member).is_some_and(LaunchState::is_commanded) {
             self.step(member, Input::Answered(None));
         }
     }

@@ -112,12 +112,12 @@ impl LaunchState {
         effects
     }
 
-    /// Whether it can be told to save.
+    /// Whether it saves on an order.
     pub(super) fn saves_on_order(&self) -> bool {
         self.machine.saves_on_order()
     }
 
-    /// Whether a rank has not answered a command, or a program was told to save and has not.
+    /// Whether a command to a rank, or an order to save, has no answer yet.
     pub(super) fn is_commanded(&self) -> bool {
         self.machine.is_commanded()
     }
@@ -212,9 +212,9 @@ impl LaunchState {
             // Whatever we ended it for came too late.
             (_, None | Some(ErrorKind::Interrupted)) if self.work.has_done_all() => finished,
             (Some((kind, why)), _) => failed(*kind, format!("{} {why}", self.name)),
-            // A worker that is saved leaves only when it is told to.
+            // A worker does not leave by itself after it has saved.
             (None, None) if self.is_command && self.phase() == LaunchPhase::Saving => {
-                failed(ErrorKind::NoFinish, format!("{} ended when it was told to save", self.name))
+                failed(ErrorKind::NoFinish, format!("{} ended in place of saving", self.name))
             }
             (None, None | Some(ErrorKind::Interrupted)) if self.phase().is_leaving() => {
                 ClusterEvent::Settled { job, now: Settled::Stopped, steps: saved }
@@ -232,12 +232,12 @@ impl LaunchState {
     }
 }
 
-/// Whether a launch can be told to save.
+/// Whether a launch saves on an order.
 fn saves_on_order(spec: &LaunchSpec) -> bool {
-    let is_told = |JobCheckpoint { definition, .. }: &JobCheckpoint| {
+    let takes_orders = |JobCheckpoint { definition, .. }: &JobCheckpoint| {
         definition.save.is_some() && !definition.saves_at_its_end()
     };
-    spec.program.speaks() || spec.checkpoint.as_ref().is_some_and(is_told)
+    spec.program.speaks() || spec.checkpoint.as_ref().is_some_and(takes_orders)
 }
 
 #[cfg(test)]

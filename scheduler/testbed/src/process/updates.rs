@@ -35,7 +35,7 @@ impl ProcessLauncher {
                     self.receive_event(member, rank, event);
                 }
             }
-            RigEvent::Saved { member, steps, was_told } => self.program_saved(member, steps, was_told),
+            RigEvent::Saved { member, steps, was_ordered } => self.program_saved(member, steps, was_ordered),
             RigEvent::NotSaved { member, why } => {
                 if self.launches.get(&member).is_some_and(LaunchState::is_commanded) {
                     self.step(member, Input::Answered(Some(why)));

@@ -90,19 +90,23 @@ impl CatalogProgram {
         }
         let mut arguments = split(&self.command);
         match arguments.iter().position(|word| word == WORDS) {
-            Some(place) => drop(arguments.splice(place..=place, words)),
+            Some(index) => drop(arguments.splice(index..=index, words)),
             None => arguments.extend(words),
         }
-        let value = |name: &str| values.get(name).or_else(|| self.defaults.get(name)).cloned();
-        arguments.iter().map(|word| filled(word, global_batch, plan, value)).collect()
+        arguments.iter().map(|word| self.filled(word, global_batch, plan, values)).collect()
     }
 
     /// The same for a job that goes on from a checkpoint.
     pub fn arguments_to_resume(&self, global_batch: u32, plan: &Plan, values: &Values) -> Vec<String> {
-        let value = |name: &str| values.get(name).or_else(|| self.defaults.get(name)).cloned();
         let words = self.checkpoint.iter().flat_map(ProgramCheckpoint::resume_words);
-        let words = words.map(|word| filled(&word, global_batch, plan, value));
+        let words = words.map(|word| self.filled(&word, global_batch, plan, values));
         self.arguments(global_batch, plan, values).into_iter().chain(words).collect()
+    }
+
+    /// A word with values for its names in braces.
+    fn filled(&self, word: &str, global_batch: u32, plan: &Plan, values: &Values) -> String {
+        let value = |name: &str| values.get(name).or_else(|| self.defaults.get(name)).cloned();
+        filled(word, global_batch, plan, value)
     }
 
     /// The step and its loss in a line of output. `None` if the line has none, or the definition has no pattern for them.
@@ -114,7 +118,7 @@ impl CatalogProgram {
         Some((number("step")?.parse().ok()?, number("loss")?.parse().ok()?))
     }
 
-    /// Why a job of this program loses its work when it is stopped. `None` if it can be told to save.
+    /// Why a job of this program loses its work when it is stopped. `None` if it saves on an order.
     pub fn takes_no_checkpoint(&self) -> Option<&'static str> {
         match &self.checkpoint {
             None => Some("its program defines no checkpoint"),

@@ -10,7 +10,7 @@ use crate::{
     words,
 };
 
-/// How to let a program save, how to tell that it has saved, and how it goes on.
+/// What lets a program save, what shows that it has saved, and how it goes on.
 ///
 /// In its texts, `{checkpoint}` stands for a folder of the job, which is the same in all launches of the job. The harness makes the folder
 /// and removes nothing in it.
