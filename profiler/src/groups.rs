@@ -41,10 +41,8 @@ pub struct GroupRequest<'a> {
 impl GroupRequest<'_> {
     /// The number of jobs and programs that were named. A set counts as all of its workloads.
     fn members(&self, catalog: &Catalog) -> anyhow::Result<usize> {
-        let of_job = |job: &Job| match catalog.program(&job.workload) {
-            Some(_) => Ok(1),
-            None => workload_lookup::workloads(catalog, &job.workload).map(|found| found.len()),
-        };
+        let of_job =
+            |job: &Job| workload_lookup::entries(catalog, &job.workload).map(|entries| entries.len());
         let of_jobs: usize = self.jobs.iter().map(of_job).sum::<anyhow::Result<_>>()?;
         Ok(of_jobs + self.programs.len())
     }

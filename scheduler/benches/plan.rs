@@ -7,7 +7,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use formats::fitted::FormulaName;
 use model::{FittedModel, formula};
 use scheduler::best_plan::Search;
-use schema::catalog::Catalog;
+use schema::catalog::{Catalog, CatalogEntry};
 
 #[path = "../tests/commands/plan/planted.rs"]
 mod planted;
@@ -45,7 +45,7 @@ fn ranking(criterion: &mut Criterion) {
     file.workloads[0].workload = workload.name.clone();
     file.workloads[0].facts.parameters = workload.parameters;
     let model = FittedModel::new(&file).expect("of this version");
-    let mut search = Search::new(&model, &file, &file.workloads[0], workload, 16);
+    let mut search = Search::new(&model, &file, &file.workloads[0], CatalogEntry::Workload(workload), 16);
     (search.per_node, search.capacity) = (Some(8), Some(1 << 40));
     println!("{} plans", search.plans(64).len());
     criterion.bench_function("rank/llama2-7b/64", |bencher| {

@@ -10,7 +10,7 @@ use jobs::plans::{self, memory::DeviceMemory};
 use model::{Answer, Basis, FittedModel, Placement, Setting, formula};
 use record::facts::Facts;
 use schema::{
-    catalog::{CatalogProgram, Workload},
+    catalog::CatalogEntry,
     plan::{Plan, Precision},
     units::{HumanBytes, Nanos},
 };
@@ -31,7 +31,7 @@ const HALF_WIDTH: f64 = 1.96;
 #[derive(Clone, Debug)]
 pub struct Search<'a> {
     pub model: &'a FittedModel,
-    job: Subject<'a>,
+    job: CatalogEntry<'a>,
     pub global_batch: u32,
     facts: Facts,
     /// `None` for a program of the user's, whose memory is not estimated.
@@ -51,22 +51,6 @@ pub struct Search<'a> {
     pub rank_by: RankBy,
     /// How many of the best plans there are for each number of devices.
     pub top: usize,
-}
-
-/// What trains.
-#[derive(Clone, Copy, Debug)]
-enum Subject<'a> {
-    Workload(&'a Workload),
-    Program(&'a CatalogProgram),
-}
-
-impl Subject<'_> {
-    fn name(&self) -> &str {
-        match self {
-            Subject::Workload(workload) => &workload.name,
-            Subject::Program(program) => &program.name,
-        }
-    }
 }
 
 /// A plan, and what is predicted of it.
@@ -111,39 +95,21 @@ pub enum NoPlan {
 }
 
 impl<'a> Search<'a> {
-    /// A search among the plans of a workload that `file` has a model of.
+    /// A search among the plans of a workload or program that `file` has a model of. Every plan of a program is taken to fit.
     pub fn new(
         model: &'a FittedModel,
         file: &ModelFile,
         fitted: &'a FittedWorkload,
-        workload: &'a Workload,
-        global_batch: u32,
-    ) -> Search<'a> {
-        let search = Search::without_memory(model, file, fitted, Subject::Workload(workload), global_batch);
-        let memory = RankMemory::new(workload, fitted, search.kind).with_outcomes(file);
-        Search { memory: Some(memory), ..search }
-    }
-
-    /// A search among the plans of a program of the catalog that `file` has a model of.
-    pub fn of_program(
-        model: &'a FittedModel,
-        file: &ModelFile,
-        fitted: &'a FittedWorkload,
-        program: &'a CatalogProgram,
-        global_batch: u32,
-    ) -> Search<'a> {
-        Search::without_memory(model, file, fitted, Subject::Program(program), global_batch)
-    }
-
-    /// A search that takes every plan to fit.
-    fn without_memory(
-        model: &'a FittedModel,
-        file: &ModelFile,
-        fitted: &'a FittedWorkload,
-        job: Subject<'a>,
+        job: CatalogEntry<'a>,
         global_batch: u32,
     ) -> Search<'a> {
         let kind = if file.is_on_cores { DeviceMemory::Host } else { DeviceMemory::Own };
+        let memory = match job {
+            CatalogEntry::Workload(workload) => {
+                Some(RankMemory::new(workload, fitted, kind).with_outcomes(file))
+            }
+            CatalogEntry::Program(_) => None,
+        };
         let of_workload = model.fits(&fitted.workload);
         let is_bf16 = |row: &FittedRow| row.plan.precision == Precision::Bf16;
         Search {
@@ -151,7 +117,7 @@ impl<'a> Search<'a> {
             job,
             global_batch,
             facts: fitted.facts,
-            memory: None,
+            memory,
             kind,
             knows_bf16: fitted.rows.iter().any(is_bf16),
             formulas: of_workload.iter().map(|fit| (fit.formula, fit.values())).collect(),
@@ -166,12 +132,7 @@ impl<'a> Search<'a> {
     /// The plans that the job can run under on up to `devices`. Those in bf16 are left out if no row is: how fast the arithmetic of
     /// a device is cannot be known without a measurement.
     pub fn plans(&self, devices: u32) -> Vec<Plan> {
-        let mut plans = match self.job {
-            Subject::Workload(workload) => plans::possible(workload, self.global_batch, devices, self.kind),
-            Subject::Program(program) => {
-                plans::possible_of_program(program, self.global_batch, devices, self.kind)
-            }
-        };
+        let mut plans = plans::possible(self.job, self.global_batch, devices, self.kind);
         plans.retain(|plan| self.knows_bf16 || plan.precision == Precision::Fp32);
         plans
     }

@@ -9,7 +9,7 @@ use engine::{
 };
 use jobs::plans::{self, Judgement, memory::DeviceMemory};
 use schema::{
-    catalog::{Catalog, CatalogProgram, Workload},
+    catalog::{Catalog, CatalogEntry, CatalogProgram, Workload},
     device::Device,
     plan::Plan,
 };
@@ -42,7 +42,12 @@ pub fn enumerate(
                 let most = devices.iter().take_while(is_possible).count();
                 let possible = match most {
                     0 => Vec::new(),
-                    most => plans::possible(workload, *batch, most as u32, memory(&devices)),
+                    most => plans::possible(
+                        CatalogEntry::Workload(workload),
+                        *batch,
+                        most as u32,
+                        memory(&devices),
+                    ),
                 };
                 let plans = with_asked_for(possible, asked_for, most).into_iter().filter_map(|plan| {
                     let on = (device_type, &devices[..plan.ranks() as usize]);
@@ -66,7 +71,7 @@ fn of_program(
 ) -> Vec<PlansOnType> {
     let on_type = |(device_type, devices): (&str, Vec<Device>)| {
         let most = devices.len();
-        let possible = plans::possible_of_program(program, batch, most as u32, memory(&devices));
+        let possible = plans::possible(CatalogEntry::Program(program), batch, most as u32, memory(&devices));
         let plans = with_asked_for(possible, asked_for, most).into_iter();
         let plans = plans.filter(|plan| program.refuses(plan, batch).is_none());
         PlansOnType { device_type: device_type.into(), plans: plans.map(|plan| (plan, None)).collect() }

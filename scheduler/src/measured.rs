@@ -12,6 +12,7 @@ pub mod together;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::File,
+    num::{NonZeroU32, NonZeroU64},
     path::{Path, PathBuf},
 };
 
@@ -21,7 +22,7 @@ use model::Launches;
 use record::{facts::Facts, lines};
 use rig::Exit;
 use schema::{
-    catalog::{Catalog, Workload},
+    catalog::{Catalog, CatalogEntry, Features, ProgramModel},
     device::{Device, Division},
     job::Job,
 };
@@ -273,15 +274,23 @@ fn known_of(first: Facts, second: Facts) -> Facts {
     }
 }
 
-/// What the definition of a workload says of its model.
-pub fn facts(workload: Option<&Workload>) -> Facts {
-    let Some(workload) = workload else { return Facts::default() };
-    let features = workload.model.features();
-    Facts {
-        parameters: workload.parameters,
-        layers: features.layers,
-        sequence: features.sequence,
-        hidden: features.hidden,
+/// What the definition of a workload or a program says of its model.
+pub fn facts(entry: Option<CatalogEntry<'_>>) -> Facts {
+    match entry {
+        None => Facts::default(),
+        Some(CatalogEntry::Workload(workload)) => {
+            let Features { layers, sequence, hidden, .. } = workload.model.features();
+            Facts { parameters: workload.parameters, layers, sequence, hidden }
+        }
+        Some(CatalogEntry::Program(program)) => {
+            let ProgramModel { parameters, layers, sequence, hidden } = program.model;
+            Facts {
+                parameters: parameters.map(NonZeroU64::get),
+                layers: layers.map(NonZeroU32::get),
+                sequence: sequence.map(NonZeroU32::get),
+                hidden: hidden.map(NonZeroU32::get),
+            }
+        }
     }
 }
 

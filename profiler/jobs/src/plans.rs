@@ -8,14 +8,14 @@ mod possible;
 use std::collections::BTreeSet;
 
 use schema::{
-    catalog::{CatalogProgram, Workload},
+    catalog::{CatalogEntry, CatalogProgram, Workload},
     device::Device,
     plan::{Axis, Plan, Precision},
 };
 
 pub use estimates::{Effort, Estimates, Judgement};
 pub use memory::CUDA_CONTEXT_BYTES;
-pub use possible::{possible, possible_of_program};
+pub use possible::possible;
 
 /// The degrees that are tried on each axis. Other degrees are possible if the user names the plan.
 const DEGREES: [u16; 4] = [1, 2, 4, 8];
@@ -77,6 +77,15 @@ pub fn enumerate(workload: &Workload, global_batch: u32, pool: &[Device]) -> Vec
     }
     candidates.extend(beyond(workload, pool.len()).into_iter().map(of_enumeration));
     candidates
+}
+
+/// The plans of a workload or a program for a batch, each with its reason if it cannot run on this pool: those of [`enumerate`] or of
+/// [`of_program`].
+pub fn of_entry(entry: CatalogEntry<'_>, global_batch: u32, pool: &[Device]) -> Vec<Candidate> {
+    match entry {
+        CatalogEntry::Workload(workload) => enumerate(workload, global_batch, pool),
+        CatalogEntry::Program(program) => of_program(program, global_batch, pool),
+    }
 }
 
 /// All plans of a user's program for a batch, in an order of degrees, each with its reason if it cannot run on this pool.

@@ -2,7 +2,7 @@
 
 use anyhow::Context as _;
 use rig::{Exit, programs};
-use schema::catalog::{Catalog, Workload};
+use schema::catalog::{Catalog, CatalogEntry, Workload};
 
 /// The prefix of the name of a set; no workload's name has a colon.
 const SET: &str = "set:";
@@ -25,6 +25,25 @@ pub fn workloads<'a>(catalog: &'a Catalog, name: &str) -> anyhow::Result<Vec<&'a
         return Err(Exit::NothingMatched.because(message));
     }
     Ok(members)
+}
+
+/// The workloads that `name` stands for, or the program with this name.
+///
+/// # Errors
+/// The catalog does not have the name.
+pub fn entries<'a>(catalog: &'a Catalog, name: &str) -> anyhow::Result<Vec<CatalogEntry<'a>>> {
+    match catalog.entry(name) {
+        Some(entry) => Ok(vec![entry]),
+        None => Ok(workloads(catalog, name)?.into_iter().map(CatalogEntry::Workload).collect()),
+    }
+}
+
+/// The workload or the program with this name.
+///
+/// # Errors
+/// The catalog does not have the name; the error suggests a similar one.
+pub fn entry<'a>(catalog: &'a Catalog, name: &str) -> anyhow::Result<CatalogEntry<'a>> {
+    catalog.entry(name).with_context(|| unknown(catalog, name))
 }
 
 /// The workload with this name.

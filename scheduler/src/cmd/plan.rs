@@ -13,7 +13,7 @@ use model::FittedModel;
 use record::rows::{self};
 use rig::{Exit, device, output};
 use schema::{
-    catalog::Catalog,
+    catalog::{Catalog, CatalogEntry},
     device::Device,
     job::Job,
     plan::Plan,
@@ -100,20 +100,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             Exit::NothingMatched.because(message)
         })
     };
-    let mut search = match catalog.program(name) {
-        Some(program) => {
-            let batch = args.job.global_batch.unwrap_or(program.batches[0]);
-            if let Some(reason) = program.refuses(&Plan::default(), batch) {
-                bail!("{reason}");
-            }
-            Search::of_program(&model, &file, fitted()?, program, batch)
-        }
-        None => {
-            let workload = workload_lookup::workload(&catalog, name)?;
-            let batch = args.job.global_batch.unwrap_or(workload.global_batch);
-            Search::new(&model, &file, fitted()?, workload, batch)
-        }
-    };
+    let entry = workload_lookup::entry(&catalog, name)?;
+    let batch = args.job.global_batch.unwrap_or(entry.global_batch());
+    if let CatalogEntry::Program(program) = entry
+        && let Some(reason) = program.refuses(&Plan::default(), batch)
+    {
+        bail!("{reason}");
+    }
+    let mut search = Search::new(&model, &file, fitted()?, entry, batch);
     let mut cpus: Vec<Option<u16>> = args.cpus.iter().copied().map(Some).collect();
     cpus.sort_unstable();
     cpus.dedup();

@@ -9,7 +9,13 @@ use jobs::workload_lookup;
 use model::{Answer, FittedModel, JobKey, Placement, PredictRequest, Setting, WIDEST_INTERVAL, formula};
 use record::rows;
 use rig::{Exit, output};
-use schema::{catalog::Catalog, job::Job, plan::Plan, sharing::Sharing, units::Nanos};
+use schema::{
+    catalog::{Catalog, CatalogEntry},
+    job::Job,
+    plan::Plan,
+    sharing::Sharing,
+    units::Nanos,
+};
 
 use crate::{best_plan::nanoseconds, inputs, measured::placement_text};
 
@@ -143,15 +149,11 @@ fn spelled_out(job: &Job, devices: &Nodes, catalog: &Catalog, file: &ModelFile) 
     ensure!(job.device.is_none(), "'{job}' names a device, and a model is of a type of devices; remove @on=");
     let count: u32 = devices.0.iter().sum();
     let is_of_model = file.workloads.iter().any(|known| known.workload == job.workload);
-    let program = catalog.program(&job.workload);
-    let workload = match catalog.get(&job.workload) {
-        Some(workload) => Some(workload),
-        None if is_of_model || program.is_some() => None,
-        None => Some(workload_lookup::workload(catalog, &job.workload)?),
+    let entry = match catalog.entry(&job.workload) {
+        None if !is_of_model => Some(workload_lookup::entry(catalog, &job.workload)?),
+        entry => entry,
     };
-    let default =
-        workload.map(|workload| workload.global_batch).or(program.map(|program| program.batches[0]));
-    let global_batch = job.global_batch.or(default);
+    let global_batch = job.global_batch.or(entry.map(CatalogEntry::global_batch));
     let Some(global_batch) = global_batch else {
         bail!("'{job}' has no batch, and the catalog does not have it; write {}@bN", job.workload)
     };
@@ -163,8 +165,7 @@ fn spelled_out(job: &Job, devices: &Nodes, catalog: &Catalog, file: &ModelFile) 
         known.workload == job.workload
             && known.rows.iter().any(|row| (row.global_batch, row.plan) == (global_batch, plan))
     };
-    let refused = workload.and_then(|workload| workload.refuses(&plan, global_batch));
-    if let Some(reason) = refused.or_else(|| program?.refuses(&plan, global_batch))
+    if let Some(reason) = entry.and_then(|entry| entry.refuses(&plan, global_batch))
         && !file.workloads.iter().any(measured)
     {
         bail!("'{job}': {reason}");

@@ -34,7 +34,7 @@ pub fn parameters(
         of_like.with_context(|| format!("--forward-like {like}: it has no rows; rows are of {}", names()))?;
     let mut found = Vec::new();
     for (workload, parameters) in all.iter().filter(|(workload, _)| !has_rows(workload)) {
-        let facts = facts(Some(workload_lookup::workload(catalog, workload)?));
+        let facts = facts(Some(workload_lookup::entry(catalog, workload)?));
         let unknown = || {
             format!(
                 "--forward-like {like}: the positions of its samples, or of those of {workload}, are not known"

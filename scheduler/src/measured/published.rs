@@ -44,7 +44,7 @@ pub(super) fn table(path: &Path, inputs: &Inputs<'_>) -> anyhow::Result<Found> {
         let name = name.with_context(|| {
             format!("{}: what it is a table of is not known; name it with --workload NAME@bN", path.display())
         })?;
-        let workload = workload_lookup::workload(inputs.catalog, name)?;
+        let entry = workload_lookup::entry(inputs.catalog, name)?;
         let of_table = about.filter(|about| about.workload == name).and_then(|about| about.global_batch);
         let batch = asked.and_then(|job| job.global_batch).or(of_table).with_context(|| {
             format!(
@@ -52,7 +52,7 @@ pub(super) fn table(path: &Path, inputs: &Inputs<'_>) -> anyhow::Result<Found> {
                 path.display()
             )
         })?;
-        (name.to_owned(), facts(Some(workload)), times::rubick(source, batch)?)
+        (name.to_owned(), facts(Some(entry)), times::rubick(source, batch)?)
     };
     let device_type = inputs.device_type.or(times::device_type(layout)).unwrap_or_default().to_owned();
     let is_of_authors = times::device_type(layout) == Some(device_type.as_str());

@@ -98,7 +98,7 @@ fn row(
         (row.status, row.group.is_none(), row.threads) == (Status::Ok, true, summary.threads)
             && (&row.job, &row.device) == (&summary.job, &summary.device)
     };
-    let of_catalog = facts(catalog.get(&summary.workload));
+    let of_catalog = facts(catalog.entry(&summary.workload));
     let launches: Vec<&Measurement> = measurements.iter().filter(is_launch).collect();
     let walls: u64 = launches.iter().filter_map(|row| row.wall_ns).sum();
     Ok(Row {

@@ -32,7 +32,7 @@ pub(super) fn read(path: &Path, bytes: Vec<u8>, inputs: &Inputs<'_>) -> anyhow::
             )
         })?;
         Ok(Row {
-            facts: known_of(of_table, facts(inputs.catalog.get(&workload))),
+            facts: known_of(of_table, facts(inputs.catalog.entry(&workload))),
             workload,
             device_type: device_type.to_owned(),
             is_on_cores: false,

@@ -2,10 +2,14 @@
 
 use std::{fs, path::Path, process::Command};
 
-use formats::rows::BestPlan;
+use formats::{
+    fitted::ModelFile,
+    rows::{BestPlan, Suggestion},
+};
 use front_door::{Door, Said};
 use jobs::cells::joined;
 use record::{
+    facts::Facts,
     manifest::Cell,
     rows::{self, Measurement, Status, Summary},
     run_dir::RunDir,
@@ -230,8 +234,14 @@ fn rows_with_other_values_are_in_no_model_and_give_no_times() {
 fn a_program_is_fitted_and_its_best_plan_is_one_that_it_has() {
     let Some(door) = with_definition(TRACE) else { return };
     with_rows(&door, &[(8, "dp1", 100), (8, "dp2", 60), (8, "ga2", 115), (16, "dp1", 190), (16, "dp2", 105)]);
+    let model = "model = { parameters = 859_136, layers = 4, sequence = 64, hidden = 128 }\nbatches";
+    door.write("mine.toml", &DEFINITION.replace("batches", model));
     // The other workload of the table has a single row.
-    door.exits(1, "fit t --out m.json");
+    door.exits(1, "fit t --catalog mine.toml --out m.json");
+    let facts = ModelFile::read(&door.path("m.json")).expect("it reads").workloads[0].facts;
+    let expected =
+        Facts { parameters: Some(859_136), layers: Some(4), sequence: Some(64), hidden: Some(128) };
+    assert_eq!(facts, expected);
     let json = door.exits(0, "plan mine@b8 --devices 1..2 --model m.json --catalog mine.toml --json").out;
     let best: Vec<BestPlan> = rows::from_json(&json).expect("it is rows of plans");
     let plans: Vec<_> = best.iter().map(|row| (row.devices, row.plan.map(|plan| plan.to_string()))).collect();
@@ -246,6 +256,55 @@ fn a_program_is_fitted_and_its_best_plan_is_one_that_it_has() {
     assert!(said.err.contains("mine trains with batches 8, 16"), "{}", said.err);
     let said = door.exits(2, "plan mine@b8 --devices 1..2 --model m.json");
     assert!(said.err.contains("there is no workload 'mine'"), "{}", said.err);
+}
+
+#[test]
+fn suggestions_are_the_plans_of_a_program_that_no_row_has() {
+    let Some(door) = with_definition(TRACE) else { return };
+    with_rows(&door, &[(8, "dp1", 100), (8, "dp2", 60), (8, "ga2", 115), (16, "dp1", 190), (16, "dp2", 105)]);
+    door.exits(0, "fit t --suggest 400 --catalog mine.toml --out next.csv");
+    let suggested: Vec<Suggestion> = rows::read(&door.path("next.csv")).expect("it reads");
+    let of_mine = suggested.iter().map(|row| row.job.to_string()).filter(|job| job.starts_with("mine"));
+    let mut jobs: Vec<String> = of_mine.collect();
+    jobs.sort();
+    let of_8 = ["dp2-ga2", "dp2-ga4", "ga4", "ga8"].map(|plan| format!("mine@b8@{plan}"));
+    let of_16 = ["dp2-ga2", "dp2-ga4", "dp2-ga8", "ga2", "ga4", "ga8"].map(|plan| format!("mine@b16@{plan}"));
+    assert_eq!(jobs, [&of_16[..], &of_8].concat());
+    let said = door.exits(0, "fit t --suggest 3 --out next.csv");
+    assert!(said.err.contains("the catalog has no workload 'mine'"), "{}", said.err);
+}
+
+#[test]
+fn a_trace_is_drawn_from_programs_and_workloads() {
+    let Some(door) = with_definition(TRACE) else { return };
+    with_rows(&door, &[(8, "dp1", 100), (8, "dp2", 60)]);
+    let make = "trace make mine=3 mine@b8@dp2 --jobs 40 --every 1s --table t --catalog mine.toml --out m.csv";
+    door.exits(0, &format!("{make} --length fixed:60s"));
+    let trace = fs::read_to_string(door.path("m.csv")).expect("it is written");
+    // 60 s of steps of 100 ms, or of 60 ms.
+    let jobs = |job: &str, steps: u32| {
+        trace
+            .lines()
+            .filter(|line| line.contains(&format!(",{job},")) && line.contains(&format!("{steps}")))
+            .count()
+    };
+    let (alone, pairs) = (jobs("mine@b8@dp1", 600), jobs("mine@b8@dp2", 1000));
+    assert!(alone + pairs == 40 && (20..40).contains(&alone), "{alone} and {pairs}: {trace}");
+    door.exits(
+        0,
+        "sim m.csv --policy fifo --switch-cost 1s --catalog mine.toml --table t --cluster 1x2 --out r",
+    );
+    assert_eq!(outcomes(&door).iter().filter(|row| row.status == Status::Ok).count(), 40);
+    for (options, words) in [
+        ("--length fixed:60s --elastic", "--elastic: mine keeps its plan: its program defines no checkpoint"),
+        ("--length fixed:9 --learning-rates 0.1", "--learning-rates applies to workloads that Tandem trains"),
+    ] {
+        let said = door.exits(2, &format!("{make} {options}"));
+        assert!(said.err.contains(words), "{options}: {}", said.err);
+    }
+    let other = make.replace("mine=3", "mine@b4=3");
+    let said = door.exits(2, &format!("{other} --length fixed:60s"));
+    assert!(said.err.contains("job 'mine@b4': mine trains with batches 8, 16"), "{}", said.err);
 }
 
 #[test]

@@ -24,7 +24,7 @@ use scheduler::{
     rank_memory::{self, RankMemory},
 };
 use schema::{
-    catalog::{Catalog, Workload},
+    catalog::{Catalog, CatalogEntry, Workload},
     plan::{Plan, Precision},
 };
 
@@ -334,7 +334,7 @@ proptest! {
         }
         let model = FittedModel::new(&file).expect("of this version");
         let fitted = &file.workloads[0];
-        let mut search = Search::new(&model, &file, fitted, workload, batch);
+        let mut search = Search::new(&model, &file, fitted, CatalogEntry::Workload(workload), batch);
         let capacity = (gibibytes * 1.073_741_824e9) as u64;
         (search.capacity, search.per_node) = (Some(capacity), Some(4));
         (search.rank_by, search.top) = (rank_by, top);

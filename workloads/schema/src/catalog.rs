@@ -3,6 +3,7 @@
 //! One file holds one model family. The programs embed the files of the repository, and `--catalog` adds a
 //! user's file. An invalid definition is refused with its file and line before anything starts.
 
+mod entry;
 mod model;
 mod problem;
 mod program;
@@ -21,9 +22,10 @@ use crate::{
     files::read_text,
     plan::{Axis, Plan},
 };
+pub use entry::CatalogEntry;
 pub use model::*;
 pub(crate) use program::is_number;
-pub use program::{CatalogProgram, ProgramCheckpoint, SaveOrder, SaveSignal, SavedSign, Words};
+pub use program::{CatalogProgram, ProgramCheckpoint, ProgramModel, SaveOrder, SaveSignal, SavedSign, Words};
 
 /// All workloads known to a program, and the programs of the user's files, by name. No two of them have the same name.
 #[derive(Clone, Debug, Default)]

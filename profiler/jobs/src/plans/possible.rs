@@ -1,7 +1,7 @@
 //! The plans of a job on devices that may be elsewhere and many.
 
 use schema::{
-    catalog::{CatalogProgram, Workload},
+    catalog::CatalogEntry,
     plan::{Axis, Plan},
 };
 
@@ -10,30 +10,10 @@ use super::{memory::DeviceMemory, switched};
 /// The most micro-batches that are tried. More only make them smaller than a device can fill itself with.
 const MOST_MICRO_BATCHES: u16 = 64;
 
-/// The plans under which a workload can run on at most `devices`, as far as it is concerned: data-parallel degrees that divide its
-/// batch, and powers of two of the others. Offload is left out where the memory of a device is the host's.
-pub fn possible(workload: &Workload, global_batch: u32, devices: u32, memory: DeviceMemory) -> Vec<Plan> {
-    let refuses = |plan: &Plan| workload.refuses(plan, global_batch).is_some();
-    on_axes(&workload.axes, refuses, (global_batch, devices, memory))
-}
-
-/// The same for a user's program.
-pub fn possible_of_program(
-    program: &CatalogProgram,
-    global_batch: u32,
-    devices: u32,
-    memory: DeviceMemory,
-) -> Vec<Plan> {
-    let refuses = |plan: &Plan| program.refuses(plan, global_batch).is_some();
-    on_axes(&program.axes, refuses, (global_batch, devices, memory))
-}
-
-fn on_axes(
-    axes: &[Axis],
-    refuses: impl Fn(&Plan) -> bool,
-    (global_batch, devices, memory): (u32, u32, DeviceMemory),
-) -> Vec<Plan> {
-    let has = |axis| axes.contains(&axis);
+/// The plans under which a workload or a program can run on at most `devices`, as far as it is concerned: data-parallel degrees that
+/// divide its batch, and powers of two of the others. Offload is left out where the memory of a device is the host's.
+pub fn possible(entry: CatalogEntry<'_>, global_batch: u32, devices: u32, memory: DeviceMemory) -> Vec<Plan> {
+    let has = |axis| entry.axes().contains(&axis);
     let most = u16::try_from(devices.max(1)).unwrap_or(u16::MAX);
     let powers = |axis, most: u16| {
         let exponents = if has(axis) { most.ilog2() } else { 0 };
@@ -46,9 +26,9 @@ fn on_axes(
                 for ga in powers(Axis::Ga, MOST_MICRO_BATCHES) {
                     for zero in 0..=(if dp > 1 && tp * pp == 1 { 3 } else { 0 }) {
                         let degrees = Plan { dp, tp, pp, zero, ga, ..Plan::default() };
-                        if !refuses(&degrees) {
+                        if entry.refuses(&degrees, global_batch).is_none() {
                             plans.push(degrees);
-                            plans.extend(switched(axes, degrees));
+                            plans.extend(switched(entry.axes(), degrees));
                         }
                     }
                 }
@@ -84,7 +64,7 @@ mod tests {
                     .filter(|found| found.refusal.is_none())
                     .map(|found| found.plan)
                     .collect();
-                let found = possible(workload, batch, 4, memory);
+                let found = possible(CatalogEntry::Workload(workload), batch, 4, memory);
                 let distinct: BTreeSet<Plan> = found.iter().copied().collect();
                 assert_eq!(distinct.len(), found.len(), "each once");
                 let larger: Vec<&Plan> = distinct.difference(&listed).collect();
@@ -98,7 +78,7 @@ mod tests {
     fn degrees_of_many_devices_are_possible() {
         let catalog = Catalog::embedded();
         let workload = catalog.get("llama2-7b").expect("the catalog has it");
-        let found = possible(workload, 64, 64, DeviceMemory::Own);
+        let found = possible(CatalogEntry::Workload(workload), 64, 64, DeviceMemory::Own);
         for plan in [
             "dp8-tp4-pp2",
             "dp64-zero2-gc",

@@ -5,7 +5,7 @@ use std::path::Path;
 use jobs::workload_lookup;
 use record::rows::JobTable;
 use rig::Exit;
-use schema::{catalog::Catalog, job::Job, plan::Plan};
+use schema::{catalog::Catalog, job::Job};
 
 /// Reads the table, which names at least one job.
 ///
@@ -26,16 +26,10 @@ pub(super) fn read(path: &Path) -> anyhow::Result<JobTable> {
 pub(super) fn check(table: &JobTable, catalog: &Catalog) -> anyhow::Result<()> {
     for row in &table.rows {
         let Job { workload, plan, .. } = &row.job;
-        let plans: Vec<Plan> = match catalog.program(workload) {
-            Some(program) => vec![program.plan],
-            None => workload_lookup::workloads(catalog, workload)
-                .map_err(|error| table.refuse(row, "job", format!("{error}")))?
-                .iter()
-                .map(|workload| workload.plan)
-                .collect(),
-        };
-        for default in plans {
-            let ranks = plan.unwrap_or(default).ranks();
+        let entries = workload_lookup::entries(catalog, workload)
+            .map_err(|error| table.refuse(row, "job", format!("{error}")))?;
+        for entry in entries {
+            let ranks = plan.unwrap_or(entry.plan()).ranks();
             if let Some(devices) = row.devices.filter(|devices| *devices != ranks) {
                 let job = &row.job;
                 let message =

@@ -16,7 +16,7 @@ use model::{
 use record::rows::{self, MOST_HALF_WIDTH_PERCENT};
 use rig::{Exit, output};
 use schema::{
-    catalog::{Catalog, Workload},
+    catalog::{Catalog, CatalogEntry},
     device::Device,
     job::Job,
     plan::Plan,
@@ -52,15 +52,14 @@ pub(super) fn run(
     let mut choices = Vec::new();
     for of in &measured.workloads {
         let name = &of.workload;
-        let Some(workload) = catalog.get(name) else {
-            let why = match catalog.program(name) {
-                Some(_) => format!("'{name}' is a program of the catalog, and only workloads are suggested"),
-                None => format!("the catalog has no workload '{name}', and its plans are not known"),
-            };
-            output::note(format_args!("fit: left out: {why}"));
+        let Some(entry) = catalog.entry(name) else {
+            output::note(format_args!(
+                "fit: left out: the catalog has no workload '{name}', and its plans are not known; a program is in the file of its \
+                 definition, which --catalog names"
+            ));
             continue;
         };
-        let settings = candidates(of, workload, measured.is_on_cores, wanted.devices);
+        let settings = candidates(of, entry, measured.is_on_cores, wanted.devices);
         let fits = model.fits(name);
         if fits.is_empty() {
             output::note(format_args!(
@@ -149,7 +148,12 @@ fn design<'a>(of: &'a Choices<'_>, launches: &Launches) -> Design<'a> {
 }
 
 /// Every valid plan at each batch of the rows that no row has, with a device of its own for each rank, on one node.
-fn candidates(of: &OfWorkload, workload: &Workload, is_on_cores: bool, devices: Option<u32>) -> Vec<Setting> {
+fn candidates(
+    of: &OfWorkload,
+    entry: CatalogEntry<'_>,
+    is_on_cores: bool,
+    devices: Option<u32>,
+) -> Vec<Setting> {
     let most = || of.rows.iter().filter_map(|row| row.placement.iter().max()).max().copied();
     let most = devices.or_else(most).unwrap_or(1);
     let device = |index: u32| match is_on_cores {
@@ -171,7 +175,7 @@ fn candidates(of: &OfWorkload, workload: &Workload, is_on_cores: bool, devices: 
     };
     let mut settings = Vec::new();
     for global_batch in batches {
-        for plans::Candidate { plan, refusal } in plans::enumerate(workload, global_batch, &pool) {
+        for plans::Candidate { plan, refusal } in plans::of_entry(entry, global_batch, &pool) {
             if refusal.is_none() && !is_measured(global_batch, plan) {
                 let placement = Placement::of(&[plan.ranks()]);
                 let facts = of.facts;

@@ -12,7 +12,12 @@ use formats::trace::{Trace, TraceRow};
 use jobs::workload_lookup;
 use model::{JobKey, PredictRequest, Table, Throughput as _, TraceTime};
 use rig::Exit;
-use schema::{catalog::Catalog, job::Job, sharing::Sharing, units::Nanos};
+use schema::{
+    catalog::{Catalog, CatalogEntry, CatalogProgram},
+    job::Job,
+    sharing::Sharing,
+    units::Nanos,
+};
 
 use super::{super::above_zero, Clock, Shaped, positive};
 use crate::{
@@ -41,11 +46,14 @@ use crate::{
 ///
 /// Example: `sched trace make any --jobs 3 --every 1h --length fixed:2000 --step-time 1s --learning-rates 0.1,0.01,0.001`
 ///
+/// Example: `sched trace make ddp=2 ddp@b8@dp2 gpt2-mini --jobs 20 --every 20s --length fixed:60s --table runs/alone --catalog
+/// workloads/programs/ddp.toml`
+///
 /// Example: `sched trace make set:quick --jobs 200 --load 0.9 --devices 2 --length log-normal:60s:1.2 --table runs/alone`
 #[derive(clap::Args)]
 #[command(group(ArgGroup::new("arrive").args(["every", "arrivals", "load"]).required(true).multiple(true)))]
 pub(super) struct Args {
-    /// Jobs to draw from: `WORKLOAD[@bN][@PLAN][=WEIGHT]`, or `set:NAME[=WEIGHT]`, whose members share the weight. A distribution of
+    /// Jobs to draw from: `WORKLOAD[@bN][@PLAN][=WEIGHT]`, also of programs of --catalog, or `set:NAME[=WEIGHT]`, whose members share the weight. A distribution of
     /// lengths after a further colon (`any@dp64=1:log-normal:1h:1`) is that of these jobs instead of --length.
     #[arg(required = true, value_name = "JOB")]
     mix: Vec<Weighted>,
@@ -128,7 +136,7 @@ pub(super) struct Args {
     /// The seed of all random numbers.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// A file of further workloads.
+    /// A file of further workloads and programs.
     #[arg(long, value_name = "FILE")]
     catalog: Vec<PathBuf>,
 }
@@ -257,26 +265,44 @@ fn mix(args: &Args, catalog: &Catalog) -> anyhow::Result<Vec<JobKind>> {
         );
         let lengths = length.distribution;
         if step_ns.is_some()
-            && catalog.get(&job.workload).is_none()
+            && catalog.entry(&job.workload).is_none()
             && !workload_lookup::is_set(&job.workload)
         {
             mix.push(JobKind { row: line(job.clone())?, weight: *weight, lengths });
             continue;
         }
-        let workloads = workload_lookup::workloads(catalog, &job.workload)?;
-        let weight = weight / workloads.len() as f64;
-        for workload in workloads {
-            let global_batch = job.global_batch.unwrap_or(workload.global_batch);
-            let plan = job.plan.unwrap_or(workload.plan);
-            if let Some(reason) = workload.refuses(&plan, global_batch) {
+        let entries = workload_lookup::entries(catalog, &job.workload)?;
+        let weight = weight / entries.len() as f64;
+        for entry in entries {
+            let global_batch = job.global_batch.unwrap_or(entry.global_batch());
+            let plan = job.plan.unwrap_or(entry.plan());
+            if let Some(reason) = entry.refuses(&plan, global_batch) {
                 bail!("job '{job}': {reason}");
             }
-            let workload = workload.name.clone();
+            if let CatalogEntry::Program(program) = entry {
+                check_program(program, args)?;
+            }
+            let workload = entry.name().to_owned();
             let job = Job { workload, global_batch: Some(global_batch), plan: Some(plan), device: None };
             mix.push(JobKind { row: line(job)?, weight, lengths });
         }
     }
     Ok(mix)
+}
+
+/// Checks that jobs of a program can have the columns that the options write.
+fn check_program(program: &CatalogProgram, args: &Args) -> anyhow::Result<()> {
+    let name = &program.name;
+    if args.elastic
+        && let Some(why) = program.keeps_its_plan()
+    {
+        bail!("--elastic: {name} keeps its plan: {why}; make a trace of its jobs without --elastic");
+    }
+    ensure!(
+        args.learning_rates.is_empty(),
+        "--learning-rates applies to workloads that Tandem trains, and {name} is a program; remove one of them"
+    );
+    Ok(())
 }
 
 fn unit_of(length: Length) -> &'static str {
@@ -335,8 +361,8 @@ impl Lengths {
         let threads = row.cpus.map(|cpus| format!(" --threads {cpus}")).unwrap_or_default();
         known.with_context(|| {
             format!(
-                "the time of a step of {job} is not known; run `profile single {job}{threads} --out runs/alone` first, and add \
-                 --table runs/alone"
+                "the time of a step of {job} is not known; run `profile single {job}{threads} --out runs/alone` first, with the same \
+                 --catalog, and add --table runs/alone"
             )
         })
     }

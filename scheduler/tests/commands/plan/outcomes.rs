@@ -12,7 +12,7 @@ use scheduler::{
     measured::{self, Inputs},
     rank_memory::RankMemory,
 };
-use schema::plan::Plan;
+use schema::{catalog::CatalogEntry, plan::Plan};
 
 use super::{CATALOG, MODEL, RUBICK};
 
@@ -64,7 +64,7 @@ fn a_plan_needs_less_memory_than_those_that_did_not_fit() {
     // All plans of a device need as much as this one.
     let mut file = ModelFile::read(&door.path("m.json")).unwrap();
     let model = FittedModel::new(&file).expect("of this version");
-    let plans = Search::new(&model, &file, &file.workloads[0], workload, 64).plans(1);
+    let plans = Search::new(&model, &file, &file.workloads[0], CatalogEntry::Workload(workload), 64).plans(1);
     let needs_of_64 = |plan: &Plan| memory.peak(plan, 64).expect("its size is known").bytes;
     let smallest = plans.into_iter().min_by_key(needs_of_64).expect("there are plans");
     for (memory_bytes, message) in [

@@ -10,7 +10,10 @@ use model::{
 };
 use record::facts::Facts;
 use scheduler::rank_memory;
-use schema::{catalog::Workload, plan::Plan};
+use schema::{
+    catalog::{CatalogEntry, Workload},
+    plan::Plan,
+};
 
 /// Coefficients of the memory, in the order of `model::memory::PARAMETERS`; activations are those of a sample of GPT-2.
 pub(super) const COEFFICIENTS: [f64; 13] = [8e8, 0.3, 0.7, 0.6, 0.3, 0.1, 0.2, 1.2, 0.4, 0.1, 0.1, 0.1, 1.0];
@@ -45,7 +48,7 @@ fn values(facts: Facts, options: &Options) -> Vec<f64> {
 pub(super) fn model(workload: &Workload, global_batch: u32, nth: usize) -> ModelFile {
     let (facts, options) = (facts(workload), Options::new(Parts::A800, 1));
     let values = values(facts, &options);
-    let plans = possible(workload, global_batch, 4, DeviceMemory::Own);
+    let plans = possible(CatalogEntry::Workload(workload), global_batch, 4, DeviceMemory::Own);
     let row = |(plan, nodes): (Plan, Vec<u32>)| {
         let setting = setting(facts, global_batch, plan, &nodes, Some(12));
         formula::applies(FormulaName::Tandem, &setting).ok()?;

@@ -7,7 +7,10 @@ mod problem;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    num::{NonZeroU32, NonZeroU64},
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -52,12 +55,39 @@ pub struct CatalogProgram {
     /// Names in braces in the command and in words, with the values that they stand for unless `--vary` gives others.
     #[serde(default, skip_serializing_if = "Values::is_empty")]
     pub defaults: Values,
+    /// What is known of the model that the program trains.
+    #[serde(default, skip_serializing_if = "ProgramModel::is_unknown")]
+    pub model: ProgramModel,
     /// A part of a line of output that has the loss of a step, as `step {step} loss {loss}`. Steps may count from any number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<String>,
     /// How the program saves its work. `None` if it loses all of it when it is ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<ProgramCheckpoint>,
+}
+
+/// What formulas for step times need to know of a program's model; absent where it is not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProgramModel {
+    /// Number of trainable parameters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parameters: Option<NonZeroU64>,
+    /// Number of layers, or of blocks of a transformer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layers: Option<NonZeroU32>,
+    /// Positions of a sample, such as tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sequence: Option<NonZeroU32>,
+    /// Width of the hidden layers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hidden: Option<NonZeroU32>,
+}
+
+impl ProgramModel {
+    fn is_unknown(&self) -> bool {
+        *self == ProgramModel::default()
+    }
 }
 
 /// What an axis adds to a command.

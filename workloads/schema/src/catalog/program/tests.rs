@@ -96,6 +96,11 @@ fn definitions_without_a_meaning_are_refused_by_line_with_the_remedy() {
         ),
         (with("{ga}", "{lr}") + "\n[program.defaults]\nlr = \"a b\"\n", 2, "defaults.lr: 'a b' is no value"),
         (with("{ga}", "{lr}") + "\n[program.defaults]\nlr = 0.1\n", 15, "invalid type: floating point"),
+        (
+            with("axes", "model = { parameters = 0 }\naxes"),
+            6,
+            "invalid value: integer `0`, expected a nonzero u64",
+        ),
         (with("batches", "folder = \"\"\nbatches"), 2, "folder: expected a path; leave out the key"),
         (with("batches", "folder = \"x{ranks}\"\nbatches"), 2, "folder: {ranks} is not filled in here"),
         (with("{ga}", "x{words}"), 2, "command: {words} stands once, as a word of its own"),
