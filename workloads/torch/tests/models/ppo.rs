@@ -9,7 +9,7 @@ use torch_worker::{
 };
 
 use crate::{
-    operations::{State, assert_same_training, linear},
+    operations::{State, assert_same_training, draw, linear},
     support::{batch_of, build, catalog, difference, is_slow_run, state, take_step},
 };
 
@@ -44,25 +44,21 @@ fn expected_loss(state: &State, batch: &Batch) -> Tensor {
     (values - returns).square().mean(None) * 0.5 - surrogate.mean(None)
 }
 
-/// Numbers between -1 and 1 in the shape of `tensor`.
-fn waves(tensor: &Tensor, frequency: f64) -> Tensor {
-    (Tensor::arange(tensor.numel() as i64, tch::kind::FLOAT_CPU) * frequency).sin().view_as(tensor)
-}
-
 #[test]
 fn ppo_equals_single_operations() {
     let workload = catalog("ppo-cartpole");
     let model = build(&workload);
     let state = state(model.as_ref());
-    // Other tests draw from PyTorch's generator at the same time, so that the initial weights are not the same every time.
-    for (name, tensor) in &state {
-        tch::no_grad(|| tensor.shallow_clone().copy_(&(waves(tensor, name.len() as f64) * 0.1)));
-    }
+    // Initial weights differ from run to run, because other tests draw from PyTorch's generator at the same time.
+    draw(&state);
     let batch = batch_of(model.as_ref(), &workload, 256);
     // The policy that learns is no longer the policy that acted.
-    for tensor in state.values() {
-        let _ = tch::no_grad(|| tensor.shallow_clone().g_add_(&(waves(tensor, 1.7) * 0.5)));
-    }
+    tch::no_grad(|| {
+        for tensor in state.values() {
+            let waves = (Tensor::arange(tensor.numel() as i64, tch::kind::FLOAT_CPU) * 1.7).sin() * 0.3;
+            let _ = tensor.shallow_clone().g_add_(&waves.view_as(tensor));
+        }
+    });
     let expected = expected_loss(&state, &batch);
     assert_same_training(&state, &model.loss(0, &batch).unwrap(), &expected, 1e-4);
 }
