@@ -44,6 +44,9 @@ batches = [8, 16]
 axes = ["dp", "ga"]
 "#;
 
+/// The sizes of the program's model, before the next key of its definition.
+const MODEL: &str = "model = { parameters = 859_136, layers = 4, sequence = 64, hidden = 128 }\nbatches";
+
 const TRACE: &str = "name,submit_s,job,steps
 one,0,mine,40
 two,0,mine@b8@dp2,60
@@ -234,8 +237,7 @@ fn rows_with_other_values_are_in_no_model_and_give_no_times() {
 fn a_program_is_fitted_and_its_best_plan_is_one_that_it_has() {
     let Some(door) = with_definition(TRACE) else { return };
     with_rows(&door, &[(8, "dp1", 100), (8, "dp2", 60), (8, "ga2", 115), (16, "dp1", 190), (16, "dp2", 105)]);
-    let model = "model = { parameters = 859_136, layers = 4, sequence = 64, hidden = 128 }\nbatches";
-    door.write("mine.toml", &DEFINITION.replace("batches", model));
+    door.write("mine.toml", &DEFINITION.replace("batches", MODEL));
     // The other workload of the table has a single row.
     door.exits(1, "fit t --catalog mine.toml --out m.json");
     let facts = ModelFile::read(&door.path("m.json")).expect("it reads").workloads[0].facts;
@@ -261,14 +263,17 @@ fn a_program_is_fitted_and_its_best_plan_is_one_that_it_has() {
 #[test]
 fn suggestions_are_the_plans_of_a_program_that_no_row_has() {
     let Some(door) = with_definition(TRACE) else { return };
-    with_rows(&door, &[(8, "dp1", 100), (8, "dp2", 60), (8, "ga2", 115), (16, "dp1", 190), (16, "dp2", 105)]);
+    let rows = [(8, "dp1", 100), (8, "dp2", 60), (8, "ga2", 115), (16, "dp1", 190), (16, "dp2", 105)];
+    let more = [(8, "dp2-ga2", 70), (16, "ga2", 205), (16, "dp2-ga2", 115)];
+    with_rows(&door, &[&rows[..], &more].concat());
+    door.write("mine.toml", &DEFINITION.replace("batches", MODEL));
     door.exits(0, "fit t --suggest 400 --catalog mine.toml --out next.csv");
     let suggested: Vec<Suggestion> = rows::read(&door.path("next.csv")).expect("it reads");
     let of_mine = suggested.iter().map(|row| row.job.to_string()).filter(|job| job.starts_with("mine"));
     let mut jobs: Vec<String> = of_mine.collect();
     jobs.sort();
-    let of_8 = ["dp2-ga2", "dp2-ga4", "ga4", "ga8"].map(|plan| format!("mine@b8@{plan}"));
-    let of_16 = ["dp2-ga2", "dp2-ga4", "dp2-ga8", "ga2", "ga4", "ga8"].map(|plan| format!("mine@b16@{plan}"));
+    let of_8 = ["dp2-ga4", "ga4", "ga8"].map(|plan| format!("mine@b8@{plan}"));
+    let of_16 = ["dp2-ga4", "dp2-ga8", "ga4", "ga8"].map(|plan| format!("mine@b16@{plan}"));
     assert_eq!(jobs, [&of_16[..], &of_8].concat());
     let said = door.exits(0, "fit t --suggest 3 --out next.csv");
     assert!(said.err.contains("the catalog has no workload 'mine'"), "{}", said.err);

@@ -136,6 +136,12 @@ fn by_fit<'a>(
         choices.push(Choices { workload, fit: fit.clone(), settings: own });
         settings = others;
     }
+    if !settings.is_empty() {
+        output::note(format_args!(
+            "fit: {} configurations of '{workload}' are left out, because no formula describes them; measure one with each axis",
+            settings.len()
+        ));
+    }
     choices
 }
 
