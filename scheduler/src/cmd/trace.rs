@@ -3,6 +3,7 @@
 mod curves;
 mod import;
 mod make;
+mod step_times;
 
 use std::{
     path::{Path, PathBuf},

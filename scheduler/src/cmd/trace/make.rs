@@ -6,25 +6,20 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{bail, ensure};
 use clap::ArgGroup;
 use formats::trace::{Trace, TraceRow};
 use jobs::workload_lookup;
-use model::{JobKey, PredictRequest, Table, Throughput as _, TraceTime};
 use rig::Exit;
 use schema::{
     catalog::{Catalog, CatalogEntry, CatalogProgram},
     job::Job,
-    sharing::Sharing,
     units::Nanos,
 };
 
-use super::{super::above_zero, Clock, Shaped, positive};
-use crate::{
-    inputs,
-    trace_generator::{
-        self, Arrivals, JobKind, Length, Recipe, Recurring, Unit, VirtualClusterShare, searches,
-    },
+use super::{super::above_zero, Clock, Shaped, positive, step_times::StepTimes};
+use crate::trace_generator::{
+    self, Arrivals, JobKind, Length, Recipe, Recurring, Unit, VirtualClusterShare, searches,
 };
 
 /// Draw jobs, their arrivals and their lengths.
@@ -143,7 +138,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let catalog = Catalog::open(&args.catalog)?;
-    let lengths = Lengths::of(args)?;
+    let step_times = StepTimes::read(&args.table, args.device_type.as_deref())?;
     let arrivals = match &args.arrivals {
         Some(path) => Arrivals::Replayed(Trace::read(path)?.rows.iter().map(|row| row.submit_s).collect()),
         // With --load alone, the mean does not matter: the arrivals are scaled afterwards.
@@ -166,7 +161,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         }),
         seed: args.seed,
     };
-    let drawn = trace_generator::make(&recipe, |row| lengths.step_ns(row))?;
+    let drawn = trace_generator::make(&recipe, |row| step_times.step_ns(row))?;
     let rows = || -> Box<dyn Iterator<Item = TraceRow>> {
         match &args.learning_rates[..] {
             [] => Box::new(drawn.rows()),
@@ -174,7 +169,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         }
     };
     let clock = Clock { start: args.start, nights: args.nights };
-    args.shaped.write(args.shaped.shape(rows, clock, |row| lengths.step_ns(row))?)
+    args.shaped.write(args.shaped.shape(rows, clock, |row| step_times.step_ns(row))?)
 }
 
 /// A share from 0 to 1.
@@ -309,61 +304,5 @@ fn unit_of(length: Length) -> &'static str {
     match length.unit {
         Unit::Steps => "numbers of steps",
         Unit::Seconds => "times",
-    }
-}
-
-/// The step times of jobs on one type of device.
-struct Lengths {
-    table: Table,
-    device_type: String,
-}
-
-impl Lengths {
-    fn of(args: &Args) -> anyhow::Result<Lengths> {
-        let table = inputs::table(&args.table)?;
-        let types: Vec<&str> = table.device_types().collect();
-        let device_type = match (&args.device_type, &types[..]) {
-            (Some(named), _) => {
-                ensure!(
-                    types.contains(&named.as_str()),
-                    "--device-type {named}: the table has no such type; it has {}",
-                    types.join(" and ")
-                );
-                named.clone()
-            }
-            (None, []) => String::new(),
-            (None, [only]) => (*only).to_owned(),
-            (None, several) => {
-                bail!(
-                    "the table has several device types, {}; name one with --device-type",
-                    several.join(" and ")
-                )
-            }
-        };
-        Ok(Lengths { table, device_type })
-    }
-
-    fn step_ns(&self, row: &TraceRow) -> anyhow::Result<f64> {
-        let job = row.job.as_ref().context("a command has no step time")?;
-        let (plan, devices) = (job.plan, row.devices());
-        let trace_time =
-            row.step_ns.map(|step_ns| TraceTime { step_ns, plan, devices, nodes: 1, device_type: None });
-        let question = PredictRequest {
-            job: JobKey { trace_time, ..JobKey::new(&job.workload, job.global_batch, plan) },
-            placement: &[devices],
-            device_type: &self.device_type,
-            cpus: row.cpus,
-            co_runners: &[],
-            sharing: &Sharing::Alone,
-            neighbours: &[],
-        };
-        let known = self.table.predict(&question).map(|prediction| prediction.step_ns);
-        let threads = row.cpus.map(|cpus| format!(" --threads {cpus}")).unwrap_or_default();
-        known.with_context(|| {
-            format!(
-                "the time of a step of {job} is not known; run `profile single {job}{threads} --out runs/alone` first, with the same \
-                 --catalog, and add --table runs/alone"
-            )
-        })
     }
 }
