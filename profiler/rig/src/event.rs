@@ -25,7 +25,7 @@ pub enum RigEvent {
     Said { member: Member, rank: u32, at: Nanos, event: Event },
     /// A program that defines a checkpoint has saved its work, on an order or by itself.
     Saved { member: Member, steps: SavedSteps, was_ordered: bool },
-    /// A program has not followed an order to save, for this reason.
+    /// A program has not followed an order to save, or its output cannot be searched for checkpoints, for this reason.
     NotSaved { member: Member, why: String },
     /// Nothing of the launch is left, and its end is on file.
     Ended { member: Member, launch: String, end: LaunchEnd },

@@ -39,6 +39,15 @@ pub(super) struct Saves {
     is_due: bool,
     /// The time of an order to save that has no answer yet.
     ordered_at: Option<Nanos>,
+    /// Why the output cannot be searched any more.
+    unreadable: Option<String>,
+}
+
+/// What is known of the saves of a program.
+#[derive(Clone, Debug, PartialEq)]
+enum Finding {
+    Saved { steps: SavedSteps, was_ordered: bool },
+    NotSaved { why: String },
 }
 
 enum Sign {
@@ -85,7 +94,14 @@ impl Saves {
             SaveOrder::Signal(signal) => FilledOrder::Signal(*signal),
             SaveOrder::Touch { touch } => FilledOrder::Touch(values.fill(touch).into()),
         });
-        Ok(Some(Saves { sign, order, ends: VecDeque::new(), is_due: false, ordered_at: None }))
+        Ok(Some(Saves {
+            sign,
+            order,
+            ends: VecDeque::new(),
+            is_due: false,
+            ordered_at: None,
+            unreadable: None,
+        }))
     }
 
     /// Notes a step of the first rank.
@@ -99,9 +115,38 @@ impl Saves {
     /// How far a log was read. `stream` is 0 for stdout and 1 for stderr.
     pub(super) fn read_to(&self, stream: usize) -> u64 {
         match &self.sign {
-            Sign::Line { logs, .. } => logs[stream].read_bytes(),
-            Sign::File { .. } => u64::MAX,
+            Sign::Line { logs, .. } if self.unreadable.is_none() => logs[stream].read_bytes(),
+            Sign::Line { .. } | Sign::File { .. } => u64::MAX,
         }
+    }
+
+    /// What the program has saved since the last call, and why orders to save have failed. An error of its output is a finding in the
+    /// call in which it occurs, and fails all later orders.
+    fn findings(&mut self, has_ended: bool, limit: Nanos) -> Vec<Finding> {
+        if let Some(why) = self.unreadable.clone() {
+            return vec![Finding::NotSaved { why }; self.take_orders()];
+        }
+        match self.poll(has_ended) {
+            Ok(Some(steps)) => {
+                vec![Finding::Saved { steps, was_ordered: self.ordered_at.take().is_some() }]
+            }
+            Ok(None) => {
+                let since = self.ordered_at.map(|at| Nanos::monotonic_now().saturating_sub(at));
+                let Some(since) = since.filter(|since| *since > limit) else { return Vec::new() };
+                self.ordered_at = None;
+                vec![Finding::NotSaved { why: format!("it did not show a checkpoint within {since}") }]
+            }
+            Err(error) => {
+                let why = format!("its output cannot be read: {error}");
+                self.unreadable = Some(why.clone());
+                vec![Finding::NotSaved { why }; self.take_orders().max(1)]
+            }
+        }
+    }
+
+    /// The number of orders without an answer, which are given up.
+    fn take_orders(&mut self) -> usize {
+        usize::from(self.ordered_at.take().is_some()) + usize::from(std::mem::take(&mut self.is_due))
     }
 
     /// The steps that were saved last since the last call. `has_ended` says whether the program writes no more.
@@ -136,13 +181,8 @@ impl Saves {
 impl Launch {
     /// Lets the program save when it rests, or at once if nothing holds it.
     pub(super) fn order_save(&mut self) {
-        match &mut self.saves {
-            Some(saves) => saves.is_due = true,
-            None => {
-                let why = "its output cannot be read any more".into();
-                self.reports.push(RigEvent::NotSaved { member: self.member, why });
-            }
-        }
+        let Some(saves) = &mut self.saves else { return };
+        saves.is_due = true;
     }
 
     /// Orders a program that rests to save, if an order waits. A program often saves at the end of a step, so that it is granted one step
@@ -218,21 +258,10 @@ impl Launch {
     pub(super) fn look_for_saves(&mut self, has_ended: bool) {
         let (member, limit) = (self.member, Nanos::from(self.timeouts.save));
         let Some(saves) = &mut self.saves else { return };
-        let event = match saves.poll(has_ended) {
-            Ok(Some(steps)) => RigEvent::Saved { member, steps, was_ordered: saves.ordered_at.is_some() },
-            Err(error) => {
-                self.saves = None;
-                let why = format!("its output cannot be read: {error}");
-                return self.reports.push(RigEvent::NotSaved { member, why });
-            }
-            Ok(None) => {
-                let since = saves.ordered_at.map(|at| Nanos::monotonic_now().saturating_sub(at));
-                let Some(since) = since.filter(|since| *since > limit) else { return };
-                RigEvent::NotSaved { member, why: format!("it did not show a checkpoint within {since}") }
-            }
-        };
-        saves.ordered_at = None;
-        self.reports.push(event);
+        self.reports.extend(saves.findings(has_ended, limit).into_iter().map(|finding| match finding {
+            Finding::Saved { steps, was_ordered } => RigEvent::Saved { member, steps, was_ordered },
+            Finding::NotSaved { why } => RigEvent::NotSaved { member, why },
+        }));
     }
 }
 
@@ -259,6 +288,29 @@ fn steps_until(ends: &VecDeque<(u64, Nanos)>, time: Nanos) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_of_the_output_answers_each_order_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        // A folder can be opened and cannot be read.
+        let logs = [0, 1].map(|_| Tail::open(folder.path()).expect("it is there"));
+        let mut saves = Saves {
+            sign: Sign::Line { sign: SavedSign::Line("saved {step}".into()), logs },
+            order: None,
+            ends: VecDeque::new(),
+            is_due: true,
+            ordered_at: Some(Nanos(1)),
+            unreadable: None,
+        };
+        let mut answers = || saves.findings(false, Nanos(u64::MAX)).len();
+        assert_eq!([answers(), answers()], [2, 0], "one order was sent and one waits");
+        saves.is_due = true;
+        let answer = saves.findings(false, Nanos(u64::MAX));
+        assert!(
+            matches!(&answer[..], [Finding::NotSaved { why }] if why.contains("cannot be read")),
+            "{answer:?}"
+        );
+    }
 
     #[test]
     fn a_file_holds_the_steps_that_ended_before_it_was_written() {

@@ -96,7 +96,7 @@ impl ProcessLauncher {
         }
     }
 
-    fn not_saved(&mut self, member: Member, why: &str) {
+    pub(super) fn not_saved(&mut self, member: Member, why: &str) {
         // Not at once again: it has to rest for each attempt.
         self.plan_to_save(member);
         if let Some(launch) = self.launches.get(&member) {

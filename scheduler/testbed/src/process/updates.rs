@@ -39,6 +39,8 @@ impl ProcessLauncher {
             RigEvent::NotSaved { member, why } => {
                 if self.launches.get(&member).is_some_and(LaunchState::is_commanded) {
                     self.step(member, Input::Answered(Some(why)));
+                } else {
+                    self.not_saved(member, &why);
                 }
             }
             RigEvent::Ended { member, end, .. } => self.receive_end(member, &end),
