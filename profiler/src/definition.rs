@@ -63,7 +63,7 @@ fn name(typed: &Typed, catalog: &Catalog) -> String {
         "" => "program",
         name => name,
     };
-    let is_taken = name.starts_with("cmd-") || catalog.get(name).is_some() || catalog.program(name).is_some();
+    let is_taken = name.starts_with("cmd-") || catalog.entry(name).is_some();
     if is_taken { format!("my-{name}") } else { name.to_owned() }
 }
 
@@ -91,7 +91,7 @@ impl Draft {
             );
         }
         if typed.is_number_unknown {
-            self.note("plan: the command names no number of processes; one is written");
+            self.note("plan: the command names no number of processes; the default is written with 1");
         }
     }
 

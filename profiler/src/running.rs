@@ -71,7 +71,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Tells a program that rests to save. Returns when its checkpoint was seen.
+    /// Orders a program that rests to save. Returns when its checkpoint was seen.
     pub(crate) fn save(&mut self) -> Result<Nanos, Trouble> {
         self.event_loop.rig.save(self.member);
         loop {

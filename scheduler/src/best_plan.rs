@@ -31,7 +31,7 @@ const HALF_WIDTH: f64 = 1.96;
 #[derive(Clone, Debug)]
 pub struct Search<'a> {
     pub model: &'a FittedModel,
-    job: CatalogEntry<'a>,
+    entry: CatalogEntry<'a>,
     pub global_batch: u32,
     facts: Facts,
     /// `None` for a program of the user's, whose memory is not estimated.
@@ -100,11 +100,11 @@ impl<'a> Search<'a> {
         model: &'a FittedModel,
         file: &ModelFile,
         fitted: &'a FittedWorkload,
-        job: CatalogEntry<'a>,
+        entry: CatalogEntry<'a>,
         global_batch: u32,
     ) -> Search<'a> {
         let kind = if file.is_on_cores { DeviceMemory::Host } else { DeviceMemory::Own };
-        let memory = match job {
+        let memory = match entry {
             CatalogEntry::Workload(workload) => {
                 Some(RankMemory::new(workload, fitted, kind).with_outcomes(file))
             }
@@ -114,7 +114,7 @@ impl<'a> Search<'a> {
         let is_bf16 = |row: &FittedRow| row.plan.precision == Precision::Bf16;
         Search {
             model,
-            job,
+            entry,
             global_batch,
             facts: fitted.facts,
             memory,
@@ -132,7 +132,7 @@ impl<'a> Search<'a> {
     /// The plans that the job can run under on up to `devices`. Those in bf16 are left out if no row is: how fast the arithmetic of
     /// a device is cannot be known without a measurement.
     pub fn plans(&self, devices: u32) -> Vec<Plan> {
-        let mut plans = plans::possible(self.job, self.global_batch, devices, self.kind);
+        let mut plans = plans::possible(self.entry, self.global_batch, devices, self.kind);
         plans.retain(|plan| self.knows_bf16 || plan.precision == Precision::Fp32);
         plans
     }
@@ -141,7 +141,7 @@ impl<'a> Search<'a> {
     pub fn choice(&self, plan: &Plan, cpus: Option<u16>) -> Option<Choice> {
         let peak = self.peak(plan);
         let setting = self.fits(peak).then(|| self.setting(plan, cpus)).flatten()?;
-        let answer = self.model.answer(self.job.name(), &setting)?;
+        let answer = self.model.answer(self.entry.name(), &setting)?;
         let score_s = score_s(self.rank_by, &answer);
         Some(Choice { plan: *plan, nodes: setting.placement.nodes, answer, score_s, peak })
     }
@@ -162,9 +162,9 @@ impl<'a> Search<'a> {
         let time = || {
             let setting = self.setting(plan, cpus)?;
             if self.measured.contains(plan) {
-                return Some(self.model.answer(self.job.name(), &setting)?.step_s);
+                return Some(self.model.answer(self.entry.name(), &setting)?.step_s);
             }
-            if !self.model.covers(self.job.name(), &setting) {
+            if !self.model.covers(self.entry.name(), &setting) {
                 return None;
             }
             let mut asked = self.formulas.iter();
@@ -277,7 +277,7 @@ impl<'a> Search<'a> {
     }
 
     fn no_plan(&self, plans: &[Plan], devices: u32, cpus: &[Option<u16>]) -> NoPlan {
-        let job = format!("{}@b{}", self.job.name(), self.global_batch);
+        let job = format!("{}@b{}", self.entry.name(), self.global_batch);
         let unlimited = Search { capacity: Some(u64::MAX), ..self.clone() };
         let described = plans
             .iter()
@@ -302,7 +302,7 @@ impl<'a> Search<'a> {
         curve: Option<Point>,
     ) -> Vec<BestPlan> {
         let empty = BestPlan {
-            workload: self.job.name().to_owned(),
+            workload: self.entry.name().to_owned(),
             global_batch: self.global_batch,
             devices: index as u32 + 1,
             cpus,

@@ -35,7 +35,7 @@ pub fn check(cells: &[Cell], catalog: &Catalog, surroundings: &Surroundings) -> 
             return Err(catalog.error_of_program(&cell.workload, &problem).into());
         }
         let own = Surroundings::with_folder(Some(surroundings), cell.folder.as_ref()).unwrap_or_default();
-        users_programs::check_is_there(argv, &own).with_context(|| cell.job.clone())?;
+        users_programs::check_program_exists(argv, &own).with_context(|| cell.job.clone())?;
     }
     Ok(())
 }

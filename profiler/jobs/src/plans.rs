@@ -79,12 +79,17 @@ pub fn enumerate(workload: &Workload, global_batch: u32, pool: &[Device]) -> Vec
     candidates
 }
 
-/// The plans of a workload or a program for a batch, each with its reason if it cannot run on this pool: those of [`enumerate`] or of
-/// [`of_program`].
+/// The plans of a workload or a program for a batch, each with its reason if it cannot run on this pool or is not worth a launch.
 pub fn of_entry(entry: CatalogEntry<'_>, global_batch: u32, pool: &[Device]) -> Vec<Candidate> {
     match entry {
         CatalogEntry::Workload(workload) => enumerate(workload, global_batch, pool),
-        CatalogEntry::Program(program) => of_program(program, global_batch, pool),
+        CatalogEntry::Program(program) => {
+            let judged = |Candidate { plan, refusal }| {
+                let refusal = refusal.or_else(|| not_worth_it(&plan, pool));
+                Candidate { plan, refusal }
+            };
+            of_program(program, global_batch, pool).into_iter().map(judged).collect()
+        }
     }
 }
 

@@ -106,7 +106,7 @@ fn check_name(catalog: &Catalog, name: &str) -> anyhow::Result<()> {
         !name.starts_with("cmd-"),
         "--name {name}: names that begin with cmd- are made from commands; choose another"
     );
-    let is_taken = catalog.get(name).is_some() || catalog.program(name).is_some();
+    let is_taken = catalog.entry(name).is_some();
     ensure!(!is_taken, "--name {name} is the name of a workload; choose another");
     Ok(())
 }
@@ -117,7 +117,7 @@ fn check_name(catalog: &Catalog, name: &str) -> anyhow::Result<()> {
 /// There is no such program.
 pub fn cell(program: &UsersProgram, device: &Device, surroundings: &Surroundings) -> anyhow::Result<Cell> {
     let UsersProgram { name, argv, values, global_batch } = program;
-    check_is_there(argv, surroundings)?;
+    check_program_exists(argv, surroundings)?;
     let job = vary::spelled(name, values);
     Ok(Cell {
         name: format!("{job}@on={device}"),
@@ -140,7 +140,7 @@ pub fn cell(program: &UsersProgram, device: &Device, surroundings: &Surroundings
 ///
 /// # Errors
 /// There is no such program in these surroundings.
-pub(crate) fn check_is_there(argv: &[String], surroundings: &Surroundings) -> anyhow::Result<()> {
+pub(crate) fn check_program_exists(argv: &[String], surroundings: &Surroundings) -> anyhow::Result<()> {
     let program = argv.first().context("expected a program after --")?;
     ensure!(surroundings::has_program(surroundings, program), "{}", not_there(program, surroundings));
     Ok(())
@@ -151,9 +151,9 @@ fn not_there(program: &str, surroundings: &Surroundings) -> String {
     let folder = surroundings::folder_of_words(Some(surroundings)).unwrap_or(Path::new(""));
     match (program.contains('/'), folder.join(program).is_file()) {
         (false, true) => {
-            let folder = surroundings.cwd.as_deref().unwrap_or("this folder");
+            let named = surroundings.cwd.as_deref().unwrap_or("this folder");
             format!(
-                "there is no program '{program}' on the PATH; to run the file in {folder}, write ./{program}"
+                "there is no program '{program}' on the PATH; to run the file in {named}, write ./{program}"
             )
         }
         (true, true) => format!(

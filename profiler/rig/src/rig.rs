@@ -97,7 +97,7 @@ impl Rig {
         self.order(member, Order::Tell(command));
     }
 
-    /// Tells a program that defines a checkpoint to save, when it rests. It is granted the steps that it needs to.
+    /// Orders a program that defines a checkpoint to save when it rests. The program is granted the steps that the save needs.
     pub fn save(&self, member: Member) {
         self.order(member, Order::Save);
     }

@@ -47,9 +47,9 @@ impl Restarts<'_> {
             let saved = job.save()?;
             parts.insert(Switch::CheckpointAnswer, (saved.saturating_sub(ordered), None));
         }
-        let stopped = Nanos::monotonic_now();
+        let stop_ordered = Nanos::monotonic_now();
         let end = job.leave()?;
-        parts.insert(Switch::Stop, (end.mono_ns.saturating_sub(stopped), None));
+        parts.insert(Switch::Stop, (end.mono_ns.saturating_sub(stop_ordered), None));
         if saves.is_some() && job.saved.is_empty() {
             return Err(Trouble::Failed("it ended, and its output shows no checkpoint".into()));
         }

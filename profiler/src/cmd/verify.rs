@@ -30,10 +30,11 @@ use self::bench::Bench;
 /// With --plans, the plans of a job are compared with each other instead: all must compute the same. A plan that needs more
 /// memory than its devices have is unsupported and not started. If that plan is dp1, no plan of the job is started.
 ///
-/// A program of `--catalog` trains under a plan for each of its axes and under the plan with most axes, or with --plans under all of
+/// A program of `--catalog` trains under a plan for each of its axes and under the plan with the most axes, or with --plans under all of
 /// its plans on the pool. Each rank has to show its steps. If the definition has a pattern for losses, plans of the same precision
 /// have to agree in their losses. If the definition has a checkpoint, the program saves, goes on from the checkpoint, and has to
-/// repeat the losses of the launch without a stop; if checkpoints are portable, also under another plan.
+/// repeat the losses of the launch without a stop. If checkpoints are portable, the program also goes on under the plan with the
+/// most ranks.
 ///
 /// Example: `profile verify`
 ///
@@ -50,9 +51,10 @@ pub(super) struct Args {
     workloads: Vec<String>,
     /// Train under every plan that is valid on the pool, and compare the losses of 20 steps with those of dp1.
     ///
-    /// Programs of `--catalog` train in the precision of each plan. All plans of workloads compute in fp64, where a plan may only change the order of sums: losses that differ by more than 1e-9 are not
+    /// Workloads compute in fp64, where a plan may only change the order of sums: losses that differ by more than 1e-9 are not
     /// the same. Differences between plans by design are removed: dropout and stochastic depth are 0, random draws of a model
     /// are replaced by their mean, batch norm uses its initial running statistics, and advantages are not normalised.
+    /// Programs of --catalog train in the precision of each plan, and are compared with the first plan of the same precision.
     #[arg(long, requires = "workloads")]
     plans: bool,
     /// Devices to take ranks from, in this order [default: the best device that is present].
@@ -66,7 +68,7 @@ pub(super) struct Args {
     /// With gloo, several ranks may share one device.
     #[arg(long, value_name = "LIBRARY", requires = "plans")]
     collectives: Option<Collectives>,
-    /// A file with additional workloads.
+    /// A file with additional workloads and programs.
     #[arg(long, value_name = "FILE")]
     catalog: Vec<PathBuf>,
     /// Directory of the run [default: runs/<utc time>-verify-<hash>].
@@ -135,7 +137,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     Ok(exit)
 }
 
-/// The words of a row of a plan: `reason` is why the plan is not verified.
+/// The verdict of a row in words. `reason` says why the plan or the checkpoint is not verified.
 fn verdict(status: Status, reason: Option<&str>) -> String {
     match (reason, status) {
         (None, _) => "verified".into(),

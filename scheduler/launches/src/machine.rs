@@ -29,7 +29,7 @@ pub struct Traits {
     pub ranks: usize,
     /// Whether its ranks answer commands. A program of the user's does not.
     pub answers: bool,
-    /// Whether it saves on an order. Some programs of the user's save only when they are ended.
+    /// Whether it saves on an order and trains on. Some programs of the user's save only when they are ended.
     pub saves_on_order: bool,
     /// The way in which launches of the run are suspended.
     pub suspension: Suspension,
@@ -289,7 +289,7 @@ impl LaunchMachine {
         self.tell(PendingCommand::Save { number: self.saves, is_last }, effects);
     }
 
-    /// Saves it, after which it leaves. A program that saves on no order may save when it is ended.
+    /// Saves it, after which it leaves. A program without such orders may save when it is ended.
     fn save_and_leave(&mut self, effects: &mut Vec<Effect>) {
         if self.traits.saves_on_order {
             self.phase = LaunchPhase::Saving;

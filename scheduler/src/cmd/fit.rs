@@ -139,7 +139,7 @@ pub(super) struct Args {
     /// What `profile calibrate` has measured of the machine of the rows. Its bandwidths replace what is otherwise assumed.
     #[arg(long, value_name = "FILE")]
     machine: Option<PathBuf>,
-    /// A file with additional workloads.
+    /// A file with additional workloads and programs.
     #[arg(long, value_name = "FILE")]
     catalog: Vec<PathBuf>,
     /// Print the model as JSON.

@@ -80,7 +80,7 @@ pub(super) struct Args {
     /// Also write the rows to this file; an existing file is replaced.
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// A file with additional workloads.
+    /// A file with additional workloads and programs.
     #[arg(long, value_name = "FILE")]
     catalog: Vec<PathBuf>,
     /// Print the rows as JSON.

@@ -65,7 +65,7 @@ pub(super) struct Args {
     /// Take the times of the model for devices of another type, too.
     #[arg(long, requires = "device_type")]
     any_device: bool,
-    /// A file with additional workloads.
+    /// A file with additional workloads and programs.
     #[arg(long, value_name = "FILE")]
     catalog: Vec<PathBuf>,
     /// Print the prediction as JSON.
@@ -149,10 +149,10 @@ fn spelled_out(job: &Job, devices: &Nodes, catalog: &Catalog, file: &ModelFile) 
     ensure!(job.device.is_none(), "'{job}' names a device, and a model is of a type of devices; remove @on=");
     let count: u32 = devices.0.iter().sum();
     let is_of_model = file.workloads.iter().any(|known| known.workload == job.workload);
-    let entry = match catalog.entry(&job.workload) {
-        None if !is_of_model => Some(workload_lookup::entry(catalog, &job.workload)?),
-        entry => entry,
-    };
+    let entry = catalog.entry(&job.workload);
+    if entry.is_none() && !is_of_model {
+        workload_lookup::entry(catalog, &job.workload)?;
+    }
     let global_batch = job.global_batch.or(entry.map(CatalogEntry::global_batch));
     let Some(global_batch) = global_batch else {
         bail!("'{job}' has no batch, and the catalog does not have it; write {}@bN", job.workload)

@@ -101,7 +101,7 @@ pub(super) struct Args {
     /// --model.
     #[arg(long, value_name = "SOURCE,..")]
     truth: Option<Source>,
-    /// A file of further workloads.
+    /// A file with additional workloads and programs.
     #[arg(long, value_name = "FILE")]
     catalog: Vec<PathBuf>,
     /// The standard deviation of the step times of launches in percent; each launch is faster or slower by a random factor.

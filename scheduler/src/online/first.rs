@@ -150,7 +150,7 @@ impl RunInputs {
                 device: None,
             };
             let spelled = job.to_string();
-            let is_known = self.catalog.get(workload).is_some() || self.catalog.program(workload).is_some();
+            let is_known = self.catalog.entry(workload).is_some();
             if is_known && !jobs.contains(&spelled) {
                 jobs.push(spelled);
             }

@@ -5,6 +5,7 @@ use std::{fs, path::Path, process::Command};
 use formats::{
     fitted::ModelFile,
     rows::{BestPlan, Suggestion},
+    trace::{Trace, TraceRow},
 };
 use front_door::{Door, Said};
 use jobs::cells::joined;
@@ -283,18 +284,19 @@ fn suggestions_are_the_plans_of_a_program_that_no_row_has() {
 fn a_trace_is_drawn_from_programs_and_workloads() {
     let Some(door) = with_definition(TRACE) else { return };
     with_rows(&door, &[(8, "dp1", 100), (8, "dp2", 60)]);
-    let make = "trace make mine=3 mine@b8@dp2 --jobs 40 --every 1s --table t --catalog mine.toml --out m.csv";
+    let make = "trace make mine=3 mine@b8@dp2 lstm@b8 --jobs 40 --every 1s --table t --catalog mine.toml --out m.csv";
     door.exits(0, &format!("{make} --length fixed:60s"));
-    let trace = fs::read_to_string(door.path("m.csv")).expect("it is written");
-    // 60 s of steps of 100 ms, or of 60 ms.
-    let jobs = |job: &str, steps: u32| {
-        trace
-            .lines()
-            .filter(|line| line.contains(&format!(",{job},")) && line.contains(&format!("{steps}")))
-            .count()
+    let rows = Trace::read(&door.path("m.csv")).expect("it reads").rows;
+    let steps_of = |job: &str| {
+        let is_of =
+            |row: &&TraceRow| row.job.as_ref().is_some_and(|other| other.to_string().starts_with(job));
+        rows.iter().filter(is_of).map(|row| row.steps).collect::<Vec<_>>()
     };
-    let (alone, pairs) = (jobs("mine@b8@dp1", 600), jobs("mine@b8@dp2", 1000));
-    assert!(alone + pairs == 40 && (20..40).contains(&alone), "{alone} and {pairs}: {trace}");
+    let (alone, pairs, lstm) = (steps_of("mine@b8@dp1"), steps_of("mine@b8@dp2"), steps_of("lstm@b8"));
+    // 60 s of steps of 100 ms, or of 60 ms.
+    assert!(alone.iter().all(|steps| *steps == Some(600)) && pairs.iter().all(|steps| *steps == Some(1000)));
+    assert_eq!(alone.len() + pairs.len() + lstm.len(), 40);
+    assert!(alone.len() > pairs.len() && !pairs.is_empty() && !lstm.is_empty(), "{rows:?}");
     door.exits(
         0,
         "sim m.csv --policy fifo --switch-cost 1s --catalog mine.toml --table t --cluster 1x2 --out r",

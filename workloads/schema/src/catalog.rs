@@ -36,7 +36,7 @@ pub struct Catalog {
     lines: BTreeMap<String, (String, usize)>,
 }
 
-/// One entry of the catalog.
+/// A workload that Tandem's own workers train.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Workload {

@@ -64,9 +64,9 @@ mod tests {
                     .filter(|found| found.refusal.is_none())
                     .map(|found| found.plan)
                     .collect();
-                let found = possible(CatalogEntry::Workload(workload), batch, 4, memory);
-                let distinct: BTreeSet<Plan> = found.iter().copied().collect();
-                assert_eq!(distinct.len(), found.len(), "each once");
+                let plans = possible(CatalogEntry::Workload(workload), batch, 4, memory);
+                let distinct: BTreeSet<Plan> = plans.iter().copied().collect();
+                assert_eq!(distinct.len(), plans.len(), "each once");
                 let larger: Vec<&Plan> = distinct.difference(&listed).collect();
                 assert!(larger.iter().all(|plan| plan.ga > 8 || plan.dp == 3), "{larger:?}");
                 assert!(listed.is_subset(&distinct));
@@ -78,7 +78,7 @@ mod tests {
     fn degrees_of_many_devices_are_possible() {
         let catalog = Catalog::embedded();
         let workload = catalog.get("llama2-7b").expect("the catalog has it");
-        let found = possible(CatalogEntry::Workload(workload), 64, 64, DeviceMemory::Own);
+        let plans = possible(CatalogEntry::Workload(workload), 64, 64, DeviceMemory::Own);
         for plan in [
             "dp8-tp4-pp2",
             "dp64-zero2-gc",
@@ -86,8 +86,8 @@ mod tests {
             "dp4-tp8-pp2-ga16-gc-bf16",
             "dp16-zero3-offload-bf16",
         ] {
-            assert!(found.contains(&plan.parse().expect("canonical")), "{plan}");
+            assert!(plans.contains(&plan.parse().expect("canonical")), "{plan}");
         }
-        assert!(found.iter().all(|plan| plan.ranks() <= 64 && plan.to_string().parse() == Ok(*plan)));
+        assert!(plans.iter().all(|plan| plan.ranks() <= 64 && plan.to_string().parse() == Ok(*plan)));
     }
 }

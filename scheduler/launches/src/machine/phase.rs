@@ -19,7 +19,7 @@ pub enum LaunchPhase {
     Resuming,
     /// It leaves when it has written a checkpoint.
     Saving,
-    /// It was told to leave or is being ended.
+    /// It was ordered to leave, or is being ended.
     Leaving,
     /// Its processes have ended.
     Gone,

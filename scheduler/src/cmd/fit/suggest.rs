@@ -54,8 +54,8 @@ pub(super) fn run(
         let name = &of.workload;
         let Some(entry) = catalog.entry(name) else {
             output::note(format_args!(
-                "fit: left out: the catalog has no workload '{name}', and its plans are not known; a program is in the file of its \
-                 definition, which --catalog names"
+                "fit: left out: the catalog has no workload or program '{name}', so that its plans are not known; name its file with \
+                 --catalog"
             ));
             continue;
         };

@@ -48,8 +48,8 @@ use crate::trace_generator::{
 #[derive(clap::Args)]
 #[command(group(ArgGroup::new("arrive").args(["every", "arrivals", "load"]).required(true).multiple(true)))]
 pub(super) struct Args {
-    /// Jobs to draw from: `WORKLOAD[@bN][@PLAN][=WEIGHT]`, also of programs of --catalog, or `set:NAME[=WEIGHT]`, whose members share the weight. A distribution of
-    /// lengths after a further colon (`any@dp64=1:log-normal:1h:1`) is that of these jobs instead of --length.
+    /// Workloads or programs to draw from, as `NAME[@bN][@PLAN][=WEIGHT]`, or sets, as `set:NAME[=WEIGHT]`, whose members share the
+    /// weight. A distribution after a further colon (`any@dp64=1:log-normal:1h:1`) replaces --length for the jobs of this entry.
     #[arg(required = true, value_name = "JOB")]
     mix: Vec<Weighted>,
     /// The number of jobs.
@@ -131,7 +131,7 @@ pub(super) struct Args {
     /// The seed of all random numbers.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// A file of further workloads and programs.
+    /// A file with additional workloads and programs.
     #[arg(long, value_name = "FILE")]
     catalog: Vec<PathBuf>,
 }
@@ -295,7 +295,7 @@ fn check_program(program: &CatalogProgram, args: &Args) -> anyhow::Result<()> {
     }
     ensure!(
         args.learning_rates.is_empty(),
-        "--learning-rates applies to workloads that Tandem trains, and {name} is a program; remove one of them"
+        "--learning-rates applies to workloads that Tandem trains, and {name} is a program; leave out the option or the program"
     );
     Ok(())
 }

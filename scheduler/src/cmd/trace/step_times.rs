@@ -60,8 +60,8 @@ impl StepTimes {
         let threads = row.cpus.map(|cpus| format!(" --threads {cpus}")).unwrap_or_default();
         known.with_context(|| {
             format!(
-                "the time of a step of {job} is not known; run `profile single {job}{threads} --out runs/alone` first, with the same \
-                 --catalog, and add --table runs/alone"
+                "the time of a step of {job} is not known; run `profile single {job}{threads} --out runs/alone` first (with the --catalog \
+                 of this command, if it has one), and add --table runs/alone"
             )
         })
     }

@@ -3,7 +3,7 @@
 use super::{Catalog, CatalogProgram, Workload};
 use crate::plan::{Axis, Plan};
 
-/// A workload, or a program of the user's. Both train batches under plans.
+/// A workload that Tandem's own workers train, or a program of the catalog. Both train batches under plans.
 #[derive(Clone, Copy, Debug)]
 pub enum CatalogEntry<'a> {
     Workload(&'a Workload),

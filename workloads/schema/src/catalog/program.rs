@@ -148,7 +148,7 @@ impl CatalogProgram {
         Some((number("step")?.parse().ok()?, number("loss")?.parse().ok()?))
     }
 
-    /// Why a job of this program loses its work when it is stopped. `None` if it saves on an order.
+    /// Why a job of this program loses its work when it is stopped. `None` if the definition has `save`.
     pub fn takes_no_checkpoint(&self) -> Option<&'static str> {
         match &self.checkpoint {
             None => Some("its program defines no checkpoint"),

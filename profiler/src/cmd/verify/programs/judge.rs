@@ -8,7 +8,7 @@ use schema::{
     plan::{Plan, Precision},
 };
 
-/// The largest relative difference between two losses in fp32, where plans change the order of sums, which grows over twenty steps. A
+/// The largest relative difference of losses in fp32: plans change the order of sums, and the difference grows over twenty steps. A
 /// gradient that is averaged wrongly, or other samples, give more.
 const TOLERANCE: f64 = 1e-3;
 
@@ -79,7 +79,7 @@ pub(super) fn judge(
         return;
     }
     let Some(expected) = expected else { return };
-    // Steps may count from any number: the first of the plan that is compared with is that of the first step.
+    // Steps may count from any number: the lowest number in `expected` is the first step.
     let first = expected.keys().next().copied().unwrap_or_default() + row.saved_steps.unwrap_or_default();
     // The line of the last step may not be printed any more.
     let last = first + shown.steps.saturating_sub(1);
