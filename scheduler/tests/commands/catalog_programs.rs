@@ -277,7 +277,7 @@ fn suggestions_are_the_plans_of_a_program_that_no_row_has() {
     let of_16 = ["dp2-ga4", "dp2-ga8", "ga4", "ga8"].map(|plan| format!("mine@b16@{plan}"));
     assert_eq!(jobs, [&of_16[..], &of_8].concat());
     let said = door.exits(0, "fit t --suggest 3 --out next.csv");
-    assert!(said.err.contains("the catalog has no workload 'mine'"), "{}", said.err);
+    assert!(said.err.contains("the catalog has no workload or program 'mine'"), "{}", said.err);
 }
 
 #[test]
