@@ -139,6 +139,20 @@ fn a_seen_child_counts_once() {
 }
 
 #[test]
+fn a_process_that_nobody_has_waited_for_has_all_of_its_cpu_time() {
+    let mut shell = Shell::start();
+    let mut tree = Tree::new(shell.child.id());
+    let before = tree.read();
+    shell.run(BURN);
+    let _ = shell.child.kill();
+    let ended = read_until(&mut tree, |reading| reading.processes == 0);
+    assert!(ended.cpu_ns >= before.cpu_ns + 5_000_000, "{before:?} {ended:?}");
+    let _ = shell.child.wait();
+    let waited_for = tree.read();
+    assert_eq!((waited_for.processes, waited_for.cpu_ns), (0, ended.cpu_ns), "it repeats the last reading");
+}
+
+#[test]
 fn orphans_are_kept_and_the_end_of_the_root_takes_nothing_away() {
     let mut shell = Shell::start();
     let mut tree = Tree::new(shell.child.id());
