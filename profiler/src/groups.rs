@@ -7,18 +7,19 @@ use jobs::{
     cells::{self, Grid},
     plans::{CUDA_CONTEXT_BYTES, Effort, Estimates},
     users_programs::{self, UsersProgram},
+    vary::Varied,
     workload_lookup,
 };
 use record::{group::Group, manifest::Cell};
 use schema::{
     catalog::Catalog, device::Device, job::Job, sharing::Sharing, surroundings::Surroundings,
-    units::HumanBytes,
+    units::HumanBytes, values::Values,
 };
 
 /// Which jobs run together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Company {
-    /// All jobs that were named, in one group.
+    /// All jobs that were named, in one group; with values of `--vary`, in one group for each combination of them.
     All,
     /// Every group of this number of jobs. A job may occur more than once in a group.
     Every(usize),
@@ -30,6 +31,8 @@ pub enum Company {
 pub struct GroupRequest<'a> {
     pub jobs: &'a [Job],
     pub programs: &'a [UsersProgram],
+    /// Values for names in the commands of programs of the catalog. `programs` have theirs.
+    pub vary: &'a Varied,
     pub surroundings: &'a Surroundings,
     pub company: Company,
     /// Whether each member has separate devices, the next ones of the pool.
@@ -64,7 +67,7 @@ pub fn of(
     let mut cells = Vec::new();
     let mut members = Vec::new();
     for job in request.jobs {
-        members.extend(add(&mut cells, of_job(catalog, job, request.pool, estimates)?));
+        members.extend(add(&mut cells, of_job(catalog, job, request.vary, request.pool, estimates)?));
     }
     for program in request.programs {
         members.extend(add(
@@ -74,7 +77,12 @@ pub fn of(
     }
     catalog_programs::check(&cells, catalog, request.surroundings)?;
     let companies: Vec<Vec<usize>> = match &request.company {
-        Company::All => vec![members],
+        Company::All => {
+            let with = |values: &Values| {
+                members.iter().copied().filter(|&member| agrees(&cells[member], values)).collect()
+            };
+            request.vary.all_combinations().iter().map(with).collect()
+        }
         Company::Every(size) => {
             let kinds = distinct(&members);
             let named = |group: Vec<usize>| group.into_iter().map(|place| kinds[place]).collect();
@@ -86,7 +94,8 @@ pub fn of(
                 let beside = cells[member].devices[0].clone();
                 for other in others {
                     let other = Job { device: Some(beside.clone()), ..other.clone() };
-                    let added = add(&mut cells, of_job(catalog, &other, request.pool, estimates)?);
+                    let added =
+                        add(&mut cells, of_job(catalog, &other, request.vary, request.pool, estimates)?);
                     companies.extend(added.into_iter().map(|other| vec![member, other]));
                 }
             }
@@ -106,14 +115,20 @@ pub fn of(
     Ok((cells, all))
 }
 
+/// Whether a cell has the values of a combination. A cell whose command has none of the names has them.
+fn agrees(cell: &Cell, values: &Values) -> bool {
+    cell.vary.iter().all(|(name, value)| values.get(name) == Some(value))
+}
+
 fn of_job(
     catalog: &Catalog,
     job: &Job,
+    vary: &Varied,
     pool: &[Device],
     estimates: &mut Estimates,
 ) -> anyhow::Result<Vec<Cell>> {
     // Whether members fit together depends on the memory of each.
-    let grid = Grid { effort: Effort::Measure, ..Grid::default() };
+    let grid = Grid { effort: Effort::Measure, vary: vary.clone(), ..Grid::default() };
     cells::alone(catalog, std::slice::from_ref(job), &grid, pool, Some(estimates))
 }
 
@@ -151,7 +166,7 @@ fn apart(
                     };
                     vec![users_programs::cell(&program, &devices[0], request.surroundings)?]
                 }
-                _ => of_job(catalog, &job(cell), devices, estimates)?,
+                _ => of_job(catalog, &job(cell), &Varied::of(&cell.vary), devices, estimates)?,
             };
             members.extend(add(&mut placed, on_devices));
         }
@@ -243,9 +258,17 @@ mod tests {
         let modes: Vec<Sharing> = modes.iter().map(|mode| mode.parse().expect("a mode")).collect();
         let pool = [Device::Cpu(vec![0]), Device::Cpu(vec![1])];
         let surroundings = &Surroundings::default();
-        let modes = &modes;
-        let request =
-            GroupRequest { jobs: &jobs, programs: &[], surroundings, company, apart, modes, pool: &pool };
+        let (modes, vary) = (&modes, &Varied::default());
+        let request = GroupRequest {
+            jobs: &jobs,
+            programs: &[],
+            vary,
+            surroundings,
+            company,
+            apart,
+            modes,
+            pool: &pool,
+        };
         of(&Catalog::embedded(), &request, &mut Estimates::new(&Settings::default(), 1))
     }
 

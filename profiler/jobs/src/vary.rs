@@ -5,6 +5,8 @@ use std::{collections::BTreeMap, str::FromStr};
 use anyhow::bail;
 use schema::{
     braces,
+    catalog::Catalog,
+    job::Job,
     values::{self, Values},
 };
 
@@ -50,17 +52,25 @@ impl Varied {
         Ok(Varied(varied))
     }
 
-    /// Checks that each name stands in a command. `definitions` are the names that definitions of programs give values to.
+    /// One value for each name.
+    pub fn of(values: &Values) -> Varied {
+        Varied(values.iter().map(|(name, value)| (name.clone(), vec![value.clone()])).collect())
+    }
+
+    /// Checks that each name stands in a command, or in the definition of one of the jobs with a default.
     ///
     /// # Errors
     /// No command has one of the names.
     pub fn check_used<'a>(
         &self,
         commands: impl Iterator<Item = &'a [String]>,
-        definitions: impl Iterator<Item = &'a str>,
+        catalog: &Catalog,
+        jobs: &[Job],
     ) -> anyhow::Result<()> {
         let in_commands = commands.flatten().flat_map(|word| braces::names(word));
-        let known: Vec<&str> = in_commands.chain(definitions).collect();
+        let programs = jobs.iter().filter_map(|job| catalog.program(&job.workload));
+        let in_definitions = programs.flat_map(|program| program.defaults.keys().map(String::as_str));
+        let known: Vec<&str> = in_commands.chain(in_definitions).collect();
         if let Some(name) = self.0.keys().find(|name| !known.contains(&name.as_str())) {
             bail!(
                 "--vary {name}: no command of this run has {{{name}}}; write {{{name}}} in a command, or give {name} a value in \
@@ -68,6 +78,11 @@ impl Varied {
             );
         }
         Ok(())
+    }
+
+    /// All combinations of the values.
+    pub fn all_combinations(&self) -> Vec<Values> {
+        self.combinations(|_| true)
     }
 
     /// All combinations of the values of names that `has` accepts, in the order in which the values were typed; a later name changes

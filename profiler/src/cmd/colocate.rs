@@ -9,7 +9,7 @@ use jobs::{
     manifest::{self, RunRequest},
     plans::Estimates,
     users_programs,
-    vary::Varied,
+    vary::{Varied, VariedName},
 };
 use record::{manifest::Manifest, rows};
 use rig::{Exit, output};
@@ -55,6 +55,8 @@ const STRESSORS: &str = "stress";
 ///
 /// Example: `profile colocate --cmd "python3 train.py" --name small --cmd "python3 train.py --large" --name large`
 ///
+/// Example: `profile colocate lstm --cmd "python3 train.py --workers {workers}" --vary workers=0,2,4 --device cpu:0`
+///
 /// Example: `profile colocate resnet18-mini --sensitivity --device cpu:0`
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -95,6 +97,12 @@ pub(super) struct Args {
     /// samples/s.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     batch: Option<u32>,
+    /// Values for a name in braces in the commands of programs, as lr=0.1,0.01 for {lr}. May be given for several names.
+    ///
+    /// All jobs that are named form one group for each combination of values. With --all-pairs, --size and --sensitivity, each
+    /// combination is a job. Names of the definition of a program are those in its [program.defaults]. {{lr}} is the text {lr}.
+    #[arg(long, value_name = "NAME=V,..")]
+    vary: Vec<VariedName>,
     /// Number of blocks. An interval needs at least two, and three make it useful.
     #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     repeats: u32,
@@ -107,7 +115,7 @@ pub(super) struct Args {
     /// The budget starts anew. --data and --catalog keep their paths. A run is not resumed with another version of Tandem,
     /// libtorch or the GPU driver, after a restart of the machine, or with programs or files of another folder.
     #[arg(long, value_name = "RUN", conflicts_with_all = [
-        "jobs", "sharing", "all_pairs", "size", "apart", "sensitivity", "dial", "batch", "repeats", "RunOptions", "MeasureOptions",
+        "jobs", "sharing", "all_pairs", "size", "apart", "sensitivity", "dial", "batch", "vary", "repeats", "RunOptions", "MeasureOptions",
     ])]
     resume: Option<PathBuf>,
     #[command(flatten)]
@@ -144,15 +152,16 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
     settings.surroundings = args.measure.surroundings(&args.run, &pool, kinds.programs)?;
     settings.budget_s = args.resumable.budget.map(|budget| budget.as_secs_f64());
     let surroundings = settings.surroundings.clone().unwrap_or_default();
-    let commands = args.measure.cmd.iter().map(|CommandLine(argv)| &argv[..]);
+    let commands = || args.measure.cmd.iter().map(|CommandLine(argv)| &argv[..]);
+    let vary = Varied::new(&args.vary)?;
+    vary.check_used(commands(), &catalog, &args.jobs)?;
     if args.batch.is_some() && !has_commands {
         bail!(
             "--batch is the number of samples in a step of programs, and none is named; name the batch of a job in it, as in lstm@b64"
         );
     }
     args.measure.check_batch(args.batch.is_some())?;
-    let programs =
-        users_programs::programs(&catalog, commands, &args.measure.name, args.batch, &Varied::default())?;
+    let programs = users_programs::programs(&catalog, commands(), &args.measure.name, args.batch, &vary)?;
     let mut estimates = Estimates::new(&settings, args.run.seed);
     let company = match (args.all_pairs, args.size, args.sensitivity) {
         (true, ..) => Company::Every(2),
@@ -167,6 +176,7 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
     let request = GroupRequest {
         jobs: &args.jobs,
         programs: &programs,
+        vary: &vary,
         surroundings: &surroundings,
         company,
         apart: args.apart,

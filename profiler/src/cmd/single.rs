@@ -174,10 +174,8 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
     if !has_jobs && !has_commands {
         bail!("name a job, as in `profile single resnet18-cifar`; `profile list` shows the workloads");
     }
-    let programs = jobs.iter().filter_map(|job| catalog.program(&job.workload));
-    let defaults = programs.flat_map(|program| program.defaults.keys().map(String::as_str));
     let vary = Varied::new(&args.vary)?;
-    vary.check_used(args.commands(), defaults)?;
+    vary.check_used(args.commands(), &catalog, &jobs)?;
     if !args.plan.is_empty() && !has_jobs {
         bail!("--plan applies to jobs only, and none is named; remove it");
     }

@@ -397,13 +397,16 @@ impl<'a> Programs<'a> {
 }
 
 /// The other members of a row's group. `None` for several neighbours, or neighbours and co-runners at once,
-/// because no question is about those.
+/// because no question is about those. Also `None` for groups with values of `--vary`: a job of a trace has those of the definition.
 fn company(manifest: &Manifest, programs: &Programs<'_>, row: &Interference) -> Option<Company> {
     let mut groups = manifest.groups.iter();
     let group = groups.find(|group| group.name == row.group && group.sharing == row.sharing)?;
     let cell = |name: &String| manifest.cells.iter().find(|cell| cell.name == *name);
     let cells: Vec<&Cell> = group.members.iter().map(cell).collect::<Option<_>>()?;
     let own = *cells.get(row.seat as usize)?;
+    if cells.iter().any(|cell| cell.plan.is_some() && !cell.vary.is_empty()) {
+        return None;
+    }
     let others = || cells.iter().enumerate().filter(|(seat, _)| *seat != row.seat as usize);
     let shares = |other: &Cell| {
         other.devices.iter().any(|device| own.devices.iter().any(|own| own.shares_with(device)))

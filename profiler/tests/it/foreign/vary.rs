@@ -2,8 +2,11 @@
 
 use std::{collections::BTreeSet, fs};
 
-use front_door::Door;
-use record::rows::{self, ExportRow, Measurement, Status};
+use front_door::{Door, has_cores};
+use record::{
+    group::Group,
+    rows::{self, ExportRow, Measurement, Status},
+};
 
 use super::{exits, with_program};
 
@@ -121,6 +124,53 @@ fn a_definition_runs_with_its_defaults_and_with_the_values_of_a_run() {
     assert_eq!(cells[1].name, "mine@b8@gc every=4 lr=0.5@on=cpu:0");
     let grid = exits(2, &door, "single --grid s/summary.csv --catalog mine.toml --device cpu:0", &[]);
     assert!(grid.err.contains("summary.csv: line 2: column 'job'"), "{}", grid.err);
+}
+
+#[test]
+fn all_members_of_a_group_have_the_values_of_one_combination() {
+    let Some(door) = with_definition() else { return };
+    let program = ["--cmd", "python3 train.py {lr}", "--name", "a"];
+    let groups = |options: &str, program: &[&str]| -> Vec<String> {
+        let said = exits(0, &door, &format!("colocate {options} --dry-run --json"), program);
+        let groups: Vec<Group> = rows::from_json(&said.out).expect("they are groups");
+        groups.iter().map(|group| group.members.join(" + ").replace("@on=cpu:0", "")).collect()
+    };
+    let with = "--device cpu:0 --vary lr=0.1,0.5";
+    let sleep = "synthetic-sleep@b32@dp1";
+    assert_eq!(
+        groups(&format!("synthetic-sleep {with}"), &program),
+        [format!("{sleep} + a lr=0.1"), format!("{sleep} + a lr=0.5")]
+    );
+    let both = groups(&format!("mine --catalog mine.toml {with} --vary every=1,2"), &program);
+    let mine = |every: u32, lr: &str| format!("mine@b8@dp1 every={every} lr={lr} + a lr={lr}");
+    assert_eq!(both, [mine(1, "0.1"), mine(1, "0.5"), mine(2, "0.1"), mine(2, "0.5")]);
+    let pairs = groups(&format!("--all-pairs {with}"), &program);
+    let pair = |one: &str, other: &str| format!("a lr={one} + a lr={other}");
+    assert_eq!(pairs, [pair("0.1", "0.1"), pair("0.1", "0.5"), pair("0.5", "0.5")]);
+    if has_cores(2) {
+        let apart = "mine mine --catalog mine.toml --apart --device cpu:0,cpu:1 --vary lr=0.1,0.5";
+        let apart_with = |lr: &str| format!("mine@b8@dp1 lr={lr} + mine@b8@dp1 lr={lr}@on=cpu:1");
+        assert_eq!(groups(apart, &[]), [apart_with("0.1"), apart_with("0.5")]);
+    }
+
+    exits(
+        0,
+        &door,
+        &format!("colocate mine --catalog mine.toml {with} --repeats 1 --steps 20 --out r"),
+        &program,
+    );
+    let slowed: Vec<_> =
+        door.interference("r").into_iter().map(|row| (row.job, row.slowdown.is_some())).collect();
+    let jobs = ["mine@b8@dp1 lr=0.1", "a lr=0.1", "mine@b8@dp1 lr=0.5", "a lr=0.5"];
+    assert_eq!(slowed, jobs.map(|job| (job.to_owned(), true)));
+    for row in door.measurements("r") {
+        let values = row.vary.clone().expect("each member has a value");
+        let lr = values.trim_start_matches("lr=");
+        let expected = if row.workload == "a" { lr.to_owned() } else { format!("--lr {lr} 8") };
+        assert_eq!(printed(&door, "r", &row), expected, "{row:?}");
+    }
+    let said = exits(2, &door, "colocate synthetic-sleep synthetic-spin --vary lr=1,2 --device cpu:0", &[]);
+    assert!(said.err.contains("--vary lr: no command of this run has {lr}"), "{}", said.err);
 }
 
 #[test]

@@ -102,7 +102,10 @@ fn beside(workload: &str, group: &Group, seat: u32, slowdown: f64) -> Interferen
 }
 
 fn table() -> Table {
-    let manifest = manifest();
+    table_with(&manifest())
+}
+
+fn table_with(manifest: &Manifest) -> Table {
     let summaries = [
         summary("a", "dp1", "cpu:0", 1, 10.0),
         summary("a", "dp1", "cpu:1", 1, 7.0),
@@ -123,7 +126,7 @@ fn table() -> Table {
         beside("b", neighbours, 1, 1.05),
     ];
     let mut table = Table::default();
-    table.add(&manifest, &summaries, &interference);
+    table.add(manifest, &summaries, &interference);
     table
 }
 
@@ -215,7 +218,25 @@ fn co_runners_are_known_in_whatever_order_and_slow_down_what_the_job_takes_alone
     }
 }
 
-/// A job with batches of 8, alone in runs that began at these times.
+#[test]
+fn a_group_with_other_values_than_those_of_a_definition_gives_no_slowdown() {
+    let (a, b) = (subject("a", "dp1"), subject("b", "dp1"));
+    let mut manifest = manifest();
+    manifest.cells[1].vary = [("lr".to_owned(), "0.5".to_owned())].into();
+    let (of_defaults, of_values) = (table(), table_with(&manifest));
+    for (job, co_runners) in [(a, [a, b]), (b, [a, a])] {
+        let question = PredictRequest { co_runners: &co_runners, ..alone_on(job, &[1], "CPU") };
+        assert!(
+            of_defaults.predict(&question).is_some() && of_values.predict(&question).is_none(),
+            "{job:?}"
+        );
+        assert_eq!(
+            of_values.predict(&alone_on(job, &[1], "CPU")),
+            of_defaults.predict(&alone_on(job, &[1], "CPU"))
+        );
+    }
+}
+
 /// The table knows `b` alone and not under another plan.
 #[test]
 fn another_model_gives_the_time_alone_where_there_is_no_row_and_the_table_the_slowdown() {
@@ -245,6 +266,7 @@ fn another_model_gives_the_time_alone_where_there_is_no_row_and_the_table_the_sl
     );
 }
 
+/// A job with batches of 8, alone in runs that began at these times.
 fn runs_at(runs: &[(&str, f64)]) -> Prediction {
     let table = table_of(runs.iter().map(|(started_utc, batches_per_s)| (*started_utc, "a", *batches_per_s)));
     table.predict(&alone_on(subject("a", "dp1"), &[1], "CPU")).unwrap()
