@@ -168,7 +168,7 @@ fn shown_in(unit: Unit, size: f64) -> (f64, &'static str) {
         Unit::Milliwatts => (1e3, "W"),
         Unit::Mhz => (1.0, "MHz"),
         Unit::Celsius => (1.0, "C"),
-        Unit::Count | Unit::Ratio => (1.0, ""),
+        Unit::Count | Unit::Ratio | Unit::Plain => (1.0, ""),
     }
 }
 

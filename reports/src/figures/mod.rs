@@ -40,6 +40,7 @@ mod tests;
 mod throughput;
 mod together;
 mod utilisation;
+mod values;
 
 use crate::{colours::Colours, figure::Figure, run::Run, shapes::ShapeTable};
 
@@ -129,6 +130,11 @@ pub const KINDS: &[FigureKind] = &[
         name: "scaling",
         about: "throughput over the number of devices",
         make: Make::OfRun(scaling::make),
+    },
+    FigureKind {
+        name: "values",
+        about: "the median step over the values of --vary",
+        make: Make::OfRun(values::make),
     },
     FigureKind { name: "energy", about: "the energy of a sample", make: Make::OfRun(energy::make) },
     FigureKind {

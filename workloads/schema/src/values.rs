@@ -49,6 +49,12 @@ pub fn text(values: &Values) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join(" "))
 }
 
+/// The values that [`text`] has written.
+pub fn read(text: &str) -> Values {
+    let value = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+    text.split_whitespace().filter_map(|word| word.split_once('=')).map(value).collect()
+}
+
 /// The text with these values filled in. Other names in braces stay as typed.
 pub fn filled(text: &str, values: &Values) -> String {
     let piece = |piece| match piece {
@@ -67,6 +73,8 @@ mod tests {
         let values: Values = [("lr", "0.1"), ("width", "64")].map(|(n, v)| (n.into(), v.into())).into();
         assert_eq!(filled("--lr={lr}{width}{launch} {{lr}} {x}", &values), "--lr=0.164{launch} {lr} {x}");
         assert_eq!(text(&values).as_deref(), Some("lr=0.1 width=64"));
+        assert_eq!(read("lr=0.1 width=64"), values);
+        assert_eq!(read("flag=--a=b"), [("flag".to_owned(), "--a=b".to_owned())].into());
         assert_eq!((text(&Values::new()), filled("{lr}", &Values::new())), (None, "{lr}".into()));
     }
 
