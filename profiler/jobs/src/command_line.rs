@@ -34,7 +34,7 @@ impl FromStr for CommandLine {
 const OF_SHELL: [&str; 11] = ["&&", "||", "|", ";", "&", ">", ">>", "<", "2>", "2>&1", "&>"];
 
 /// A program with its arguments in the form that [`CommandLine`] reads.
-pub fn command_line(argv: &[String]) -> String {
+pub fn quoted(argv: &[String]) -> String {
     // Only a zero byte cannot be quoted, and no program can be started with one.
     shlex::try_join(argv.iter().map(String::as_str)).unwrap_or_else(|_| argv.join(" "))
 }

@@ -1,6 +1,6 @@
 //! The text of a definition.
 
-use jobs::command_line::command_line;
+use jobs::command_line;
 use schema::plan::Plan;
 
 /// A definition, with notes on the keys that the user has to check.
@@ -56,7 +56,7 @@ fn joined(words: &[String]) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,+@%{}".contains(c);
     let word = |word: &String| match !word.is_empty() && word.chars().all(is_plain) {
         true => word.clone(),
-        false => command_line(std::slice::from_ref(word)),
+        false => command_line::quoted(std::slice::from_ref(word)),
     };
     words.iter().map(word).collect::<Vec<_>>().join(" ")
 }

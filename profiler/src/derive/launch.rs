@@ -146,7 +146,7 @@ pub(super) fn blank(run: &RunDir, cell: &Cell) -> Measurement {
         run: run.name(),
         job: cell.job.clone(),
         workload: cell.workload.clone(),
-        command: cell.command.as_deref().map(command_line::command_line),
+        command: cell.command.as_deref().map(command_line::quoted),
         vary: values::text(&cell.vary),
         plan: cell.plan,
         device: cells::joined(&cell.devices),

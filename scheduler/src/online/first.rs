@@ -163,7 +163,7 @@ impl RunInputs {
         let mut commands = Vec::new();
         for asked in self.asked.iter().filter(|asked| asked.steps_regex.is_none() && of(asked)) {
             let Payload::Command(argv) = &asked.what else { continue };
-            let command = command_line::command_line(&["--cmd".to_owned(), command_line::command_line(argv)]);
+            let command = command_line::quoted(&["--cmd".to_owned(), command_line::quoted(argv)]);
             if !commands.contains(&command) {
                 commands.push(command);
             }
