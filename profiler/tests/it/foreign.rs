@@ -4,6 +4,7 @@ mod beside;
 mod bursts;
 mod catalog;
 mod checkpoints;
+mod definitions;
 mod endings;
 mod first_step;
 mod identity;

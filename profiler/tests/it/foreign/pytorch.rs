@@ -8,7 +8,7 @@ use schema::wire::{Event, Timing};
 use super::{MEET, events_of, exits, files_named, root, row, with_program};
 
 /// A Python with PyTorch, or a recorded skip.
-fn python_with_torch() -> Option<PathBuf> {
+pub(super) fn python_with_torch() -> Option<PathBuf> {
     let python = root().join(".venv-parity/bin/python");
     let is_there = python.is_file();
     if !is_there {
