@@ -25,7 +25,10 @@ use jobs::plans::Judgement;
 use launches::simulated;
 use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
 use scheduler::legal_plans;
-use schema::{catalog::Catalog, units::Nanos};
+use schema::{
+    catalog::{Catalog, CatalogEntry},
+    units::Nanos,
+};
 
 #[path = "../tests/it/support.rs"]
 #[allow(dead_code)]
@@ -85,7 +88,7 @@ fn decisions(criterion: &mut Criterion) {
     for (kind, elastic) in [("rigid", false), ("elastic", true)] {
         for (shown, apart) in [("one job a line", SECOND / 200), ("all jobs a line", 0)] {
             let jobs: Vec<_> = (0..JOBS).map(|id| job(id, apart, elastic)).collect();
-            let legal = |_: &_, _, _: &_, _: (&_, &[_])| Judgement::default();
+            let legal = |_: CatalogEntry<'_>, _, _: &_, _: (&_, &[_])| Judgement::default();
             let plans = legal_plans::enumerate(&jobs, &Catalog::embedded(), &topology, legal);
             let spent = Cell::new((Duration::ZERO, 0));
             let run = || {

@@ -12,8 +12,13 @@ use model::{FittedModel, Observation, Options, Parts, Setting, fit, fit_workload
 use record::facts::Facts;
 use schema::plan::{Plan, Precision};
 
-const FACTS: Facts =
-    Facts { parameters: Some(110_000_000), layers: Some(12), sequence: Some(128), hidden: Some(768) };
+const FACTS: Facts = Facts {
+    parameters: Some(110_000_000),
+    layers: Some(12),
+    sequence: Some(128),
+    hidden: Some(768),
+    state_per_parameter: None,
+};
 
 /// Every plan of data parallelism with and without ZeRO, gc, offload and bf16, and some of three dimensions.
 fn rows() -> Vec<FittedRow> {

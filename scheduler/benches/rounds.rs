@@ -24,7 +24,11 @@ use formats::trace::Class;
 use jobs::plans::Judgement;
 use launches::simulated;
 use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
-use schema::{catalog::Catalog, plan::Plan, units::Nanos};
+use schema::{
+    catalog::{Catalog, CatalogEntry},
+    plan::Plan,
+    units::Nanos,
+};
 
 #[path = "../tests/it/support.rs"]
 #[allow(dead_code)]
@@ -82,7 +86,7 @@ fn rounds(criterion: &mut Criterion) {
     for count in [100u32, 400] {
         let mut random = fastrand::Rng::with_seed(1);
         let jobs: Vec<_> = (0..count).map(|id| job(id, random.u64(60..3_000))).collect();
-        let legal = |_: &_, _, _: &_, _: (&_, &[_])| Judgement::default();
+        let legal = |_: CatalogEntry<'_>, _, _: &_, _: (&_, &[_])| Judgement::default();
         let plans = legal_plans::enumerate(&jobs, &Catalog::embedded(), &topology, legal);
         for name in ["optimus", "sia", "pollux-fixed-batch"] {
             let spent = Cell::new((Duration::ZERO, 0, Duration::ZERO));
@@ -184,7 +188,7 @@ fn rubick(criterion: &mut Criterion) {
         let topology = Topology::uniform(count, 8, "GPU");
         let costs = Named::constant(Nanos(30 * SECOND));
         let jobs = mixed(count);
-        let legal = |_: &_, _, _: &_, _: (&_, &[_])| Judgement::default();
+        let legal = |_: CatalogEntry<'_>, _, _: &_, _: (&_, &[_])| Judgement::default();
         let plans = legal_plans::enumerate(&jobs, &Catalog::embedded(), &topology, legal);
         let times = RefCell::new(Vec::new());
         let run = || {

@@ -11,8 +11,13 @@ use schema::plan::{Plan, Precision};
 
 /// 2,000 configurations of a model of a thousand million parameters.
 fn candidates() -> Vec<Candidate> {
-    let facts =
-        Facts { parameters: Some(1_000_000_000), layers: Some(24), sequence: Some(1024), hidden: Some(2048) };
+    let facts = Facts {
+        parameters: Some(1_000_000_000),
+        layers: Some(24),
+        sequence: Some(1024),
+        hidden: Some(2048),
+        state_per_parameter: None,
+    };
     let mut candidates = Vec::new();
     for global_batch in (1..).map(|number| 64 * number) {
         for dp in [1, 2, 4, 8] {

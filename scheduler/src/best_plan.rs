@@ -34,8 +34,7 @@ pub struct Search<'a> {
     entry: CatalogEntry<'a>,
     pub global_batch: u32,
     facts: Facts,
-    /// `None` for a program of the user's, whose memory is not estimated.
-    memory: Option<RankMemory<'a>>,
+    memory: RankMemory<'a>,
     kind: DeviceMemory,
     /// Whether a row is in bf16.
     knows_bf16: bool,
@@ -95,7 +94,7 @@ pub enum NoPlan {
 }
 
 impl<'a> Search<'a> {
-    /// A search among the plans of a workload or program that `file` has a model of. Every plan of a program is taken to fit.
+    /// A search among the plans of a workload or program that `file` has a model of.
     pub fn new(
         model: &'a FittedModel,
         file: &ModelFile,
@@ -104,12 +103,6 @@ impl<'a> Search<'a> {
         global_batch: u32,
     ) -> Search<'a> {
         let kind = if file.is_on_cores { DeviceMemory::Host } else { DeviceMemory::Own };
-        let memory = match entry {
-            CatalogEntry::Workload(workload) => {
-                Some(RankMemory::new(workload, fitted, kind).with_outcomes(file))
-            }
-            CatalogEntry::Program(_) => None,
-        };
         let of_workload = model.fits(&fitted.workload);
         let is_bf16 = |row: &FittedRow| row.plan.precision == Precision::Bf16;
         Search {
@@ -117,7 +110,7 @@ impl<'a> Search<'a> {
             entry,
             global_batch,
             facts: fitted.facts,
-            memory,
+            memory: RankMemory::new(entry, fitted, kind).with_outcomes(file),
             kind,
             knows_bf16: fitted.rows.iter().any(is_bf16),
             formulas: of_workload.iter().map(|fit| (fit.formula, fit.values())).collect(),
@@ -147,7 +140,7 @@ impl<'a> Search<'a> {
     }
 
     fn peak(&self, plan: &Plan) -> Option<Peak> {
-        self.memory.as_ref()?.peak(plan, self.global_batch)
+        self.memory.peak(plan, self.global_batch)
     }
 
     fn setting(&self, plan: &Plan, cpus: Option<u16>) -> Option<Setting> {

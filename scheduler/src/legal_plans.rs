@@ -9,7 +9,7 @@ use engine::{
 };
 use jobs::plans::{self, Judgement, memory::DeviceMemory};
 use schema::{
-    catalog::{Catalog, CatalogEntry, CatalogProgram, Workload},
+    catalog::{Catalog, CatalogEntry},
     device::Device,
     plan::Plan,
 };
@@ -21,7 +21,7 @@ pub fn enumerate(
     asked: &[JobRequest],
     catalog: &Catalog,
     topology: &Topology,
-    mut judge: impl FnMut(&Workload, u32, &Plan, (&str, &[Device])) -> Judgement,
+    mut judge: impl FnMut(CatalogEntry<'_>, u32, &Plan, (&str, &[Device])) -> Judgement,
 ) -> LegalPlans {
     let mut asked_for: BTreeMap<(&str, u32), BTreeSet<Plan>> = BTreeMap::new();
     for asked in asked.iter().filter(|asked| asked.elastic) {
@@ -30,53 +30,40 @@ pub fn enumerate(
         }
     }
     let mut of = HashMap::new();
-    for ((workload, batch), asked_for) in &asked_for {
-        if let Some(program) = catalog.program(workload) {
-            of.insert((program.name.clone(), *batch), of_program(program, *batch, asked_for, topology));
-            continue;
-        }
-        let Some(workload) = catalog.get(workload) else { continue };
-        of.insert((workload.name.clone(), *batch), {
-            let on_type = |(device_type, devices): (&str, Vec<Device>)| {
-                let is_possible = |device: &&Device| workload.model.refuses_device(device).is_none();
-                let most = devices.iter().take_while(is_possible).count();
-                let possible = match most {
-                    0 => Vec::new(),
-                    most => plans::possible(
-                        CatalogEntry::Workload(workload),
-                        *batch,
-                        most as u32,
-                        memory(&devices),
-                    ),
-                };
-                let plans = with_asked_for(possible, asked_for, most).into_iter().filter_map(|plan| {
-                    let on = (device_type, &devices[..plan.ranks() as usize]);
-                    let judged = judge(workload, *batch, &plan, on);
-                    judged.refusal.is_none().then_some((plan, judged.memory_bytes))
-                });
-                PlansOnType { device_type: device_type.into(), plans: plans.collect() }
+    for ((name, batch), asked_for) in &asked_for {
+        let Some(entry) = catalog.entry(name) else { continue };
+        let on_type = |(device_type, devices): (&str, Vec<Device>)| {
+            let most = devices.iter().take_while(|device| can_be_on(entry, device)).count();
+            let possible = match most {
+                0 => Vec::new(),
+                most => plans::possible(entry, *batch, most as u32, memory(&devices)),
             };
-            topology.by_type().into_iter().map(on_type).collect::<Vec<PlansOnType>>()
-        });
+            let plans = with_asked_for(possible, asked_for, most).into_iter();
+            let judged = plans.filter(|plan| can_have(entry, plan, *batch)).filter_map(|plan| {
+                let judged = judge(entry, *batch, &plan, (device_type, &devices[..plan.ranks() as usize]));
+                judged.refusal.is_none().then_some((plan, judged.memory_bytes))
+            });
+            PlansOnType { device_type: device_type.into(), plans: judged.collect() }
+        };
+        let plans: Vec<PlansOnType> = topology.by_type().into_iter().map(on_type).collect();
+        of.insert(((*name).to_owned(), *batch), plans);
     }
     LegalPlans::new(of)
 }
 
-/// The plans of a program on devices of each type. No memory is estimated before a launch, so that every plan is taken to fit.
-fn of_program(
-    program: &CatalogProgram,
-    batch: u32,
-    asked_for: &BTreeSet<Plan>,
-    topology: &Topology,
-) -> Vec<PlansOnType> {
-    let on_type = |(device_type, devices): (&str, Vec<Device>)| {
-        let most = devices.len();
-        let possible = plans::possible(CatalogEntry::Program(program), batch, most as u32, memory(&devices));
-        let plans = with_asked_for(possible, asked_for, most).into_iter();
-        let plans = plans.filter(|plan| program.refuses(plan, batch).is_none());
-        PlansOnType { device_type: device_type.into(), plans: plans.map(|plan| (plan, None)).collect() }
-    };
-    topology.by_type().into_iter().map(on_type).collect()
+fn can_be_on(entry: CatalogEntry<'_>, device: &Device) -> bool {
+    match entry {
+        CatalogEntry::Workload(workload) => workload.model.refuses_device(device).is_none(),
+        CatalogEntry::Program(_) => true,
+    }
+}
+
+/// Whether a plan that a job asks for is one of its program. Those of workloads are checked when the trace is read.
+fn can_have(entry: CatalogEntry<'_>, plan: &Plan, batch: u32) -> bool {
+    match entry {
+        CatalogEntry::Workload(_) => true,
+        CatalogEntry::Program(program) => program.refuses(plan, batch).is_none(),
+    }
 }
 
 /// The possible plans, and those of at most this number of devices that jobs ask for.

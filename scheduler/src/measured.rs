@@ -265,12 +265,13 @@ pub fn placement_text(nodes: &[u32]) -> String {
 }
 
 /// The first of two values that is known, of each fact.
-fn known_of(first: Facts, second: Facts) -> Facts {
+pub(crate) fn known_of(first: Facts, second: Facts) -> Facts {
     Facts {
         parameters: first.parameters.or(second.parameters),
         layers: first.layers.or(second.layers),
         sequence: first.sequence.or(second.sequence),
         hidden: first.hidden.or(second.hidden),
+        state_per_parameter: first.state_per_parameter.or(second.state_per_parameter),
     }
 }
 
@@ -280,15 +281,17 @@ pub fn facts(entry: Option<CatalogEntry<'_>>) -> Facts {
         None => Facts::default(),
         Some(CatalogEntry::Workload(workload)) => {
             let Features { layers, sequence, hidden, .. } = workload.model.features();
-            Facts { parameters: workload.parameters, layers, sequence, hidden }
+            let state_per_parameter = u32::try_from(workload.optimizer.state_per_parameter()).ok();
+            Facts { parameters: workload.parameters, layers, sequence, hidden, state_per_parameter }
         }
         Some(CatalogEntry::Program(program)) => {
-            let ProgramModel { parameters, layers, sequence, hidden } = program.model;
+            let ProgramModel { parameters, layers, sequence, hidden, state_per_parameter } = program.model;
             Facts {
                 parameters: parameters.map(NonZeroU64::get),
                 layers: layers.map(NonZeroU32::get),
                 sequence: sequence.map(NonZeroU32::get),
                 hidden: hidden.map(NonZeroU32::get),
+                state_per_parameter,
             }
         }
     }

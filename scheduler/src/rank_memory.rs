@@ -1,4 +1,4 @@
-//! The memory of a rank of a workload under any plan, by a model of `sched fit`.
+//! The memory of a rank of a workload or a program under any plan, by a model of `sched fit`.
 
 use formats::{
     fitted::{FittedRow, FittedWorkload, MemoryFit, ModelFile, UnfitRow},
@@ -6,7 +6,10 @@ use formats::{
 };
 use jobs::plans::memory::{CUDA_CONTEXT_BYTES, DeviceMemory, Numbers, activation_bytes, states_bytes};
 use model::{MemoryModel, MemorySetting, memory};
-use schema::{catalog::Workload, plan::Plan};
+use record::facts::Facts;
+use schema::{catalog::CatalogEntry, plan::Plan};
+
+use crate::measured;
 
 /// Standard deviation of the logarithm of the activations of a sample: by their closed form alone, as what a fit starts from, and
 /// where nothing is known.
@@ -14,11 +17,11 @@ const DOUBT: f64 = 0.3;
 const DOUBT_BEFORE_FIT: f64 = 1.0;
 const DOUBT_WITHOUT_FORM: f64 = 3.0;
 
-/// The memory of the ranks of a workload.
+/// The memory of the ranks of a workload or a program.
 #[derive(Clone, Debug)]
 pub struct RankMemory<'a> {
-    workload: &'a Workload,
-    parameters: Option<u64>,
+    name: &'a str,
+    states: Option<ModelStates>,
     memory: DeviceMemory,
     rows: &'a [FittedRow],
     model: Option<(MemoryModel, MemorySource)>,
@@ -27,6 +30,13 @@ pub struct RankMemory<'a> {
     /// For each memory of devices, the most that a row on them needed by the estimate.
     ran: Vec<Ran>,
     unfit: Vec<Unfit>,
+}
+
+/// What a model keeps between two steps, without its buffers.
+#[derive(Clone, Copy, Debug)]
+pub struct ModelStates {
+    parameters: u64,
+    per_parameter: u64,
 }
 
 /// Rows that ran on devices of this memory.
@@ -57,14 +67,29 @@ pub struct Peak {
     pub source: MemorySource,
 }
 
-/// Fits the memory of a workload to the peaks among its rows. `None` if the catalog and the rows have too little.
-pub fn fit(workload: &Workload, fitted: &FittedWorkload, memory: DeviceMemory) -> Option<MemoryFit> {
-    let parameters = fitted.facts.parameters.or(workload.parameters)?;
+impl ModelStates {
+    /// Those of a workload or a program, by what was measured of it, or else by its definition. `None` if the number of its parameters
+    /// or the state of its optimizer is not known.
+    pub fn of(entry: CatalogEntry<'_>, measured: Facts) -> Option<ModelStates> {
+        let facts = measured::known_of(measured, measured::facts(Some(entry)));
+        let per_parameter = facts.state_per_parameter?.into();
+        Some(ModelStates { parameters: facts.parameters?, per_parameter })
+    }
+
+    /// The least that a rank holds under a plan, in bytes.
+    pub fn bytes(&self, plan: &Plan, memory: DeviceMemory) -> u64 {
+        states_bytes(self.parameters, self.per_parameter, plan, memory, Numbers::Fp32)
+    }
+}
+
+/// Fits the memory of a workload or a program to the peaks among its rows. `None` if the catalog and the rows have too little.
+pub fn fit(entry: CatalogEntry<'_>, fitted: &FittedWorkload, memory: DeviceMemory) -> Option<MemoryFit> {
+    let states = ModelStates::of(entry, fitted.facts)?;
     let rows: Vec<(MemorySetting, u64)> = fitted
         .rows
         .iter()
         .filter_map(|row| {
-            let setting = setting(workload, parameters, memory, &row.plan, row.global_batch);
+            let setting = setting(states, memory, &row.plan, row.global_batch);
             Some((setting, row.peak_memory_bytes?))
         })
         .collect();
@@ -82,7 +107,7 @@ pub fn fit(workload: &Workload, fitted: &FittedWorkload, memory: DeviceMemory) -
 
 impl<'a> RankMemory<'a> {
     /// The memory by what was fitted, or else by what is usual for a model with such facts, or else the model states alone.
-    pub fn new(workload: &'a Workload, fitted: &'a FittedWorkload, memory: DeviceMemory) -> RankMemory<'a> {
+    pub fn new(entry: CatalogEntry<'a>, fitted: &'a FittedWorkload, memory: DeviceMemory) -> RankMemory<'a> {
         let of_fit = fitted.memory.as_ref().and_then(MemoryModel::of_file);
         let assumed = || {
             let activations = activation_bytes(fitted.facts)?;
@@ -90,8 +115,8 @@ impl<'a> RankMemory<'a> {
             Some((MemoryModel::assumed(priors), MemorySource::Assumed))
         };
         RankMemory {
-            workload,
-            parameters: fitted.facts.parameters.or(workload.parameters),
+            name: entry.name(),
+            states: ModelStates::of(entry, fitted.facts),
             memory,
             rows: &fitted.rows,
             model: of_fit.map(|model| (model, MemorySource::Fitted)).or_else(assumed),
@@ -127,7 +152,7 @@ impl<'a> RankMemory<'a> {
             memory_bytes: row.memory_bytes,
             estimate_bytes: estimate(&self, &row.plan, row.global_batch),
         };
-        let is_of_workload = |row: &&UnfitRow| row.workload == self.workload.name;
+        let is_of_workload = |row: &&UnfitRow| row.workload == self.name;
         let unfit = file.unfit.iter().filter(is_of_workload).map(unfit).collect();
         RankMemory { ran, unfit, ..self }
     }
@@ -137,7 +162,7 @@ impl<'a> RankMemory<'a> {
         self.sources.get(source as usize).copied().flatten()
     }
 
-    /// The peak under a plan; `None` if not even the number of parameters is known. What ran fits on devices of the memory that it
+    /// The peak under a plan; `None` if it was not measured and the model states are not known. What ran fits on devices of the memory that it
     /// ran on, and so does what needs at most as much by the estimate. What did not fit needs more than its devices have, and so does
     /// what needs at least as much at the same batch.
     pub fn peak(&self, plan: &Plan, global_batch: u32) -> Option<Peak> {
@@ -167,10 +192,10 @@ impl<'a> RankMemory<'a> {
         Some(cap.map_or(estimate, |memory_bytes| estimate.capped(memory_bytes)))
     }
 
-    /// The peak under a plan by the formula; `None` if not even the number of parameters is known.
+    /// The peak under a plan by the formula; `None` if the model states are not known.
     fn estimate(&self, plan: &Plan, global_batch: u32) -> Option<Peak> {
         let beside = if self.memory == DeviceMemory::Own { CUDA_CONTEXT_BYTES } else { 0 };
-        let setting = setting(self.workload, self.parameters?, self.memory, plan, global_batch);
+        let setting = setting(self.states?, self.memory, plan, global_batch);
         let Some((model, source)) = &self.model else {
             let bytes = setting.states_bytes + beside;
             return Some(Peak { bytes, at_most: bytes, source: MemorySource::States });
@@ -197,13 +222,7 @@ impl Unfit {
     }
 }
 
-fn setting(
-    workload: &Workload,
-    parameters: u64,
-    memory: DeviceMemory,
-    plan: &Plan,
-    global_batch: u32,
-) -> MemorySetting {
-    let states_bytes = states_bytes(parameters, &workload.optimizer, plan, memory, Numbers::Fp32);
-    MemorySetting { parameters, states_bytes, global_batch, plan: *plan }
+fn setting(states: ModelStates, memory: DeviceMemory, plan: &Plan, global_batch: u32) -> MemorySetting {
+    let states_bytes = states.bytes(plan, memory);
+    MemorySetting { parameters: states.parameters, states_bytes, global_batch, plan: *plan }
 }

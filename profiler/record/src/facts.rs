@@ -13,4 +13,7 @@ pub struct Facts {
     pub sequence: Option<u32>,
     /// Width of the hidden layers.
     pub hidden: Option<u32>,
+    /// Numbers that the optimizer keeps for each parameter: 2 of Adam.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state_per_parameter: Option<u32>,
 }

@@ -226,6 +226,7 @@ pub(super) fn fill_from_events(
             match &line.event {
                 Event::Ready(ready) => {
                     row.parameters = row.parameters.max(ready.parameters);
+                    row.optimizer_bytes = row.optimizer_bytes.max(ready.optimizer_bytes);
                     row.startup_ns = row.startup_ns.max(Some(ready.startup_ns.0));
                     row.statistics = ready.statistics;
                     peak = peak.max(ready.peak_bytes);

@@ -129,6 +129,7 @@ fn summary(
         startup_ns: of(|row| row.startup_ns),
         exit_ns: of(|row| row.exit_ns),
         parameters: of(|row| row.parameters),
+        optimizer_bytes: of(|row| row.optimizer_bytes),
         flops_per_step: first.flops_per_step,
         mfu_percent: mean(|row| row.mfu_percent, 2),
         mfu_arithmetic: ok.iter().find_map(|row| row.mfu_arithmetic),

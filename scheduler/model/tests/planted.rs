@@ -12,8 +12,13 @@ use schema::plan::Plan;
 
 use support::model_of;
 
-const FACTS: Facts =
-    Facts { parameters: Some(1_000_000_000), layers: Some(24), sequence: Some(512), hidden: Some(1024) };
+const FACTS: Facts = Facts {
+    parameters: Some(1_000_000_000),
+    layers: Some(24),
+    sequence: Some(512),
+    hidden: Some(1024),
+    state_per_parameter: None,
+};
 
 fn setting(plan: &str, placement: &[u32], global_batch: u32) -> Setting {
     let plan: Plan = plan.parse().expect("a plan");

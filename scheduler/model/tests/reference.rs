@@ -58,7 +58,13 @@ fn name_of(FittedRow { plan, placement, .. }: &FittedRow) -> String {
 }
 
 const fn facts(parameters: u64, layers: u32, sequence: Option<u32>, hidden: u32) -> Facts {
-    Facts { parameters: Some(parameters), layers: Some(layers), sequence, hidden: Some(hidden) }
+    Facts {
+        parameters: Some(parameters),
+        layers: Some(layers),
+        sequence,
+        hidden: Some(hidden),
+        state_per_parameter: None,
+    }
 }
 
 const BERT: Facts = facts(336_297_858, 24, Some(512), 1024);

@@ -295,12 +295,12 @@ fn fit(
     (fitted, left_out, refused)
 }
 
-/// Fits the memory of each workload of the catalog.
+/// Fits the memory of each workload and each program of the catalog.
 fn add_memory(fitted: &mut [FittedWorkload], catalog: &Catalog, is_on_cores: bool) {
     let memory = if is_on_cores { DeviceMemory::Host } else { DeviceMemory::Own };
     for fitted in fitted {
         fitted.memory =
-            catalog.get(&fitted.workload).and_then(|workload| rank_memory::fit(workload, fitted, memory));
+            catalog.entry(&fitted.workload).and_then(|entry| rank_memory::fit(entry, fitted, memory));
     }
 }
 

@@ -158,6 +158,10 @@ fn doubts(found: &[BestPlan], capacity: Option<u64>) -> Vec<String> {
         notes.push("every plan is taken to fit; name the memory of a device with --memory".into());
     }
     let count = |is: &dyn Fn(&BestPlan) -> bool| found.iter().filter(|row| is(row)).count();
+    let unknown = count(&|row| row.plan.is_some() && row.memory_bytes.is_none());
+    if capacity.is_some() && unknown > 0 {
+        notes.push(format!("the memory of {unknown} plans is not known, and they are taken to fit"));
+    }
     let unfit = count(&|row| row.plan.is_none());
     if unfit > 0 {
         notes.push(format!("no plan fits in {unfit} of {} rows", found.len()));

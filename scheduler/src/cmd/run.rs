@@ -16,7 +16,7 @@ use formats::rows::{DrawnTotals, Outcome};
 use jobs::{
     catalog_programs, folder, machine,
     manifest::{self, RunRequest},
-    plans::{self, Effort, Estimates},
+    plans::{self, Effort, Estimates, Judgement},
     pool, run, software,
     users_programs::{self, UsersProgram},
     workload_lookup,
@@ -33,7 +33,11 @@ use record::{
 };
 use rig::{Exit, interrupt::Interrupt, output};
 use schema::{
-    catalog::Catalog, device::Device, footprint::Footprints, sharing::Sharing, surroundings::Surroundings,
+    catalog::{Catalog, CatalogEntry},
+    device::Device,
+    footprint::Footprints,
+    sharing::Sharing,
+    surroundings::Surroundings,
     units::Nanos,
 };
 use testbed::process::HostCores;
@@ -211,9 +215,17 @@ fn manifest(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<(Manifest
     if policy::resizes(policy) {
         // What a decision may choose among is measured now, because a decision cannot wait for it.
         let topology = online::cluster(&manifest);
-        drop(legal_plans::enumerate(&jobs, &catalog, &topology, |workload, batch, plan, (_, devices)| {
-            estimates.judge(workload, batch, plan, devices, Effort::WhereTight)
-        }));
+        drop(legal_plans::enumerate(
+            &jobs,
+            &catalog,
+            &topology,
+            |entry, batch, plan, (_, devices)| match entry {
+                CatalogEntry::Workload(workload) => {
+                    estimates.judge(workload, batch, plan, devices, Effort::WhereTight)
+                }
+                CatalogEntry::Program(_) => Judgement::default(),
+            },
+        ));
     }
     let scheduling = args.rules.scheduling(policy, Some(args.progress_every), &mut args.rules.sources())?;
     let host_cores = pool.iter().any(|device| matches!(device, Device::Cuda(_)));
@@ -254,7 +266,7 @@ fn cell(
     let refusal = plans::refusal(workload, global_batch, &plan, pool).filter(|_| !asked.elastic);
     let judged = match &refusal {
         None => estimates.judge(workload, global_batch, &plan, pool, Effort::WhereTight),
-        Some(_) => plans::Judgement::default(),
+        Some(_) => Judgement::default(),
     };
     Ok(Cell {
         name: asked.name.clone(),

@@ -72,6 +72,7 @@ fn row(launch: &ExportRow) -> Result<Row, &'static str> {
             layers,
             sequence,
             hidden,
+            state_per_parameter: launch.optimizer_state_per_parameter,
         },
         device_type,
         is_on_cores,

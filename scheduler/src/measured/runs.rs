@@ -11,7 +11,11 @@ use record::{
     rows::{self, Measurement, Status, Summary},
     run_dir::RunDir,
 };
-use schema::{catalog::Catalog, device::Device};
+use schema::{
+    catalog::Catalog,
+    device::Device,
+    plan::{Plan, Precision},
+};
 
 use super::{Devices, Found, OTHER_VALUES, Row, bytes, devices, facts};
 
@@ -98,12 +102,12 @@ fn row(
         (row.status, row.group.is_none(), row.threads) == (Status::Ok, true, summary.threads)
             && (&row.job, &row.device) == (&summary.job, &summary.device)
     };
-    let of_catalog = facts(catalog.entry(&summary.workload));
+    let defined = facts(catalog.entry(&summary.workload));
     let launches: Vec<&Measurement> = measurements.iter().filter(is_launch).collect();
     let walls: u64 = launches.iter().filter_map(|row| row.wall_ns).sum();
     Ok(Row {
         workload: summary.workload.clone(),
-        facts: Facts { parameters: summary.parameters.or(of_catalog.parameters), ..of_catalog },
+        facts: seen(summary, &plan, defined),
         device_type,
         is_on_cores,
         memory_bytes: smallest,
@@ -124,4 +128,21 @@ fn row(
         launches: launches.iter().filter_map(|row| row.step_ns_mean).collect(),
         device_s: (walls > 0).then(|| walls as f64 / 1e9 * f64::from(division.devices)),
     })
+}
+
+/// What a run says of a model, and of what it does not say, the definition. A rank that shares the model or the optimizer with others
+/// says nothing of the whole.
+fn seen(summary: &Summary, plan: &Plan, defined: Facts) -> Facts {
+    let is_whole = plan.zero == 0 && plan.tp == 1 && plan.pp == 1 && plan.precision == Precision::Fp32;
+    // A worker of the catalog reports the parameters of the whole model on every rank.
+    let parameters = summary.parameters.filter(|_| is_whole || summary.command.is_none());
+    let bytes = summary.optimizer_bytes.zip(parameters).filter(|_| is_whole);
+    // Optimizers also keep single numbers, such as the number of steps.
+    let per_parameter =
+        bytes.map(|(bytes, parameters)| (bytes as f64 / (4 * parameters) as f64).round() as u32);
+    Facts {
+        parameters: parameters.or(defined.parameters),
+        state_per_parameter: per_parameter.or(defined.state_per_parameter),
+        ..defined
+    }
 }

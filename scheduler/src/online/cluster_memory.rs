@@ -4,14 +4,14 @@ use std::{collections::HashMap, path::PathBuf};
 
 use engine::topology::Topology;
 use formats::fitted::{FittedRow, ModelFile};
-use jobs::plans::{
-    CUDA_CONTEXT_BYTES, Judgement,
-    memory::{DeviceMemory, Numbers, states_bytes},
-};
-use record::manifest::Manifest;
-use schema::{catalog::Workload, plan::Plan, units::HumanBytes};
+use jobs::plans::{CUDA_CONTEXT_BYTES, Judgement, memory::DeviceMemory};
+use record::{facts::Facts, manifest::Manifest};
+use schema::{catalog::CatalogEntry, plan::Plan, units::HumanBytes};
 
-use crate::{models::ModelFiles, rank_memory::RankMemory};
+use crate::{
+    models::ModelFiles,
+    rank_memory::{ModelStates, RankMemory},
+};
 
 /// The memory of the devices of each type, and what is known of that of jobs.
 pub(super) struct ClusterMemory {
@@ -44,18 +44,24 @@ impl ClusterMemory {
     }
 
     /// Judges a plan by the upper end of the 95 % interval of the memory of its largest rank, as a fitted model has it, or else by the
-    /// model states alone. A plan fits if the workload was measured under it with this batch on devices of this type, but its peak was
+    /// model states alone. A plan fits if the job was measured under it with this batch on devices of this type, but its peak was
     /// not. So does any plan if the memory of the devices is not known.
-    pub(super) fn judge(&self, workload: &Workload, batch: u32, plan: &Plan, device_type: &str) -> Judgement {
+    pub(super) fn judge(
+        &self,
+        entry: CatalogEntry<'_>,
+        batch: u32,
+        plan: &Plan,
+        device_type: &str,
+    ) -> Judgement {
         let capacity_bytes = self.capacity.get(device_type).copied();
         let fitted = self.models.iter().find_map(|file| {
-            let of_workload = file.workloads.iter().find(|of| of.workload == workload.name)?;
+            let of_workload = file.workloads.iter().find(|of| of.workload == entry.name())?;
             Some((file, of_workload))
         });
         let (needed, has_run) = match fitted {
             Some((file, fitted)) => {
                 let kind = if file.is_on_cores { DeviceMemory::Host } else { DeviceMemory::Own };
-                let peak = RankMemory::new(workload, fitted, kind).with_outcomes(file).peak(plan, batch);
+                let peak = RankMemory::new(entry, fitted, kind).with_outcomes(file).peak(plan, batch);
                 let has_run = |row: &FittedRow| {
                     (row.plan, row.global_batch, row.peak_memory_bytes) == (*plan, batch, None)
                 };
@@ -63,10 +69,8 @@ impl ClusterMemory {
                 (peak.map(|peak| (peak.bytes, peak.at_most)), has_run)
             }
             None => {
-                let states = |parameters| {
-                    states_bytes(parameters, &workload.optimizer, plan, DeviceMemory::Own, Numbers::Fp32)
-                };
-                let bytes = workload.parameters.map(|parameters| states(parameters) + CUDA_CONTEXT_BYTES);
+                let states = ModelStates::of(entry, Facts::default());
+                let bytes = states.map(|states| states.bytes(plan, DeviceMemory::Own) + CUDA_CONTEXT_BYTES);
                 (bytes.map(|bytes| (bytes, bytes)), false)
             }
         };

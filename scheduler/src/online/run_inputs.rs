@@ -22,7 +22,7 @@ use record::{
     run_dir::RunDir,
 };
 use schema::{
-    catalog::{Catalog, Workload},
+    catalog::{Catalog, CatalogEntry},
     footprint::MeasuredFootprint,
     plan::Plan,
 };
@@ -259,37 +259,42 @@ fn legal_plans(
         .iter()
         .filter_map(|asked| Some((asked.what.workload(), asked.what.global_batch()?, asked.plan?)))
         .collect();
-    let is_wanted = |workload: &Workload, batch, plan: &Plan| {
-        wanted.contains(&(Cow::Borrowed(&*workload.name), batch, *plan))
+    let is_wanted = |entry: CatalogEntry<'_>, batch, plan: &Plan| {
+        wanted.contains(&(Cow::Borrowed(entry.name()), batch, *plan))
     };
-    let lacks_time = |workload: &Workload, batch, plan: &Plan, device_type: &str| {
-        let of = (&*workload.name, batch, *plan);
+    let lacks_time = |entry: CatalogEntry<'_>, batch, plan: &Plan, device_type: &str| {
+        let of = (entry.name(), batch, *plan);
         truth.is_some_and(|truth| !true_plans::has_time(truth, topology, of, device_type))
     };
     let without_time =
         || Judgement { refusal: Some("its true time is not known".into()), ..Judgement::default() };
+    let memory = ClusterMemory::new(manifest, topology, models)?;
     if manifest.devices.is_empty() {
-        let memory = ClusterMemory::new(manifest, topology, models)?;
         return Ok(legal_plans::enumerate(
             asked,
             catalog,
             topology,
-            |workload, batch, plan, (device_type, _)| {
-                let judged = memory.judge(workload, batch, plan, device_type);
-                match is_wanted(workload, batch, plan) {
+            |entry, batch, plan, (device_type, _)| {
+                let judged = memory.judge(entry, batch, plan, device_type);
+                match is_wanted(entry, batch, plan) {
                     true => Judgement { refusal: None, ..judged },
-                    false if lacks_time(workload, batch, plan, device_type) => without_time(),
+                    false if lacks_time(entry, batch, plan, device_type) => without_time(),
                     false => judged,
                 }
             },
         ));
     }
     let mut estimates = Estimates::of_run(manifest, footprints);
-    Ok(legal_plans::enumerate(asked, catalog, topology, |workload, batch, plan, (device_type, devices)| {
-        if !is_wanted(workload, batch, plan) && lacks_time(workload, batch, plan, device_type) {
+    Ok(legal_plans::enumerate(asked, catalog, topology, |entry, batch, plan, (device_type, devices)| {
+        if !is_wanted(entry, batch, plan) && lacks_time(entry, batch, plan, device_type) {
             return without_time();
         }
-        estimates.judge(workload, batch, plan, devices, Effort::Known)
+        match entry {
+            CatalogEntry::Workload(workload) => {
+                estimates.judge(workload, batch, plan, devices, Effort::Known)
+            }
+            CatalogEntry::Program(_) => memory.judge(entry, batch, plan, device_type),
+        }
     }))
 }
 

@@ -1,5 +1,7 @@
 //! Programs that the catalog defines, as jobs of a trace: they run with the command of their batch and plan.
 
+mod memory;
+
 use std::{fs, path::Path, process::Command};
 
 use formats::{
@@ -169,6 +171,7 @@ fn with_rows(door: &Door, rows_of: &[(u32, &str, u64)]) {
         rows.push(Summary {
             job: job.clone(),
             workload: "mine".into(),
+            command: Some("python3 train.py".into()),
             plan: Some(plan),
             device: joined(&devices),
             global_batch: Some(*batch),
@@ -242,8 +245,13 @@ fn a_program_is_fitted_and_its_best_plan_is_one_that_it_has() {
     // The other workload of the table has a single row.
     door.exits(1, "fit t --catalog mine.toml --out m.json");
     let facts = ModelFile::read(&door.path("m.json")).expect("it reads").workloads[0].facts;
-    let expected =
-        Facts { parameters: Some(859_136), layers: Some(4), sequence: Some(64), hidden: Some(128) };
+    let expected = Facts {
+        parameters: Some(859_136),
+        layers: Some(4),
+        sequence: Some(64),
+        hidden: Some(128),
+        state_per_parameter: None,
+    };
     assert_eq!(facts, expected);
     let json = door.exits(0, "plan mine@b8 --devices 1..2 --model m.json --catalog mine.toml --json").out;
     let best: Vec<BestPlan> = rows::from_json(&json).expect("it is rows of plans");

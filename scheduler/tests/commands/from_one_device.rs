@@ -13,8 +13,13 @@ use schema::plan::Plan;
 
 use crate::fit::published;
 
-const FACTS: Facts =
-    Facts { parameters: Some(1_000_000_000), layers: Some(24), sequence: Some(1024), hidden: Some(2048) };
+const FACTS: Facts = Facts {
+    parameters: Some(1_000_000_000),
+    layers: Some(24),
+    sequence: Some(1024),
+    hidden: Some(2048),
+    state_per_parameter: None,
+};
 
 /// What `profile calibrate` says of two GPUs whose all-reduces have this bus bandwidth.
 fn machine(bus_bytes_per_s: u64) -> String {

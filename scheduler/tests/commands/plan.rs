@@ -101,8 +101,8 @@ fn memory_bytes(plan: &Plan) -> f64 {
     let model =
         MemoryModel::of_file(fitted.memory.as_ref().expect("peaks were measured")).expect("of this version");
     let parameters = fitted.facts.parameters.expect("known");
-    let optimizer = &workload().optimizer;
-    let states_bytes = states_bytes(parameters, optimizer, plan, DeviceMemory::Own, Numbers::Fp32);
+    let per_parameter = workload().optimizer.state_per_parameter();
+    let states_bytes = states_bytes(parameters, per_parameter, plan, DeviceMemory::Own, Numbers::Fp32);
     let setting = MemorySetting { parameters, states_bytes, global_batch: BATCH, plan: *plan };
     model.predict(&setting).1.1 + CUDA_CONTEXT_BYTES as f64
 }
@@ -288,12 +288,12 @@ fn memory_is_predicted_of_plans_and_numbers_of_ranks_that_were_left_out() {
             held_out: Vec::new(),
             memory: None,
         };
-        fitted.memory = rank_memory::fit(workload, &fitted, DeviceMemory::Host);
+        fitted.memory = rank_memory::fit(CatalogEntry::Workload(workload), &fitted, DeviceMemory::Host);
         let errors = &fitted.memory.as_ref().expect("peaks were measured").leave_one_out[0];
         assert!(errors.rows >= 68 && errors.p95_percent <= 15.0, "{}: {errors:?}", of.workload);
         assert!(errors.covered_percent.is_none(), "{}: {errors:?}", of.workload);
         means.push(errors.mean_percent);
-        let memory = RankMemory::new(workload, &fitted, DeviceMemory::Host);
+        let memory = RankMemory::new(CatalogEntry::Workload(workload), &fitted, DeviceMemory::Host);
         for row in four.iter().filter(|four| four.workload == of.workload).flat_map(|four| &four.rows) {
             let peak = memory.peak(&row.plan, row.global_batch).expect("it is fitted");
             assert_eq!(peak.source, MemorySource::Fitted, "{}", row.plan);
@@ -467,16 +467,16 @@ fn memory_in_bf16_follows_measured_peaks() {
     coefficients[12] = 0.5;
     let parameters = fitted.facts.parameters.expect("known");
     let planted = |plan: &Plan| {
-        let optimizer = &workload().optimizer;
-        let states_bytes = states_bytes(parameters, optimizer, plan, DeviceMemory::Own, Numbers::Fp32);
+        let per_parameter = workload().optimizer.state_per_parameter();
+        let states_bytes = states_bytes(parameters, per_parameter, plan, DeviceMemory::Own, Numbers::Fp32);
         let setting = MemorySetting { parameters, states_bytes, global_batch: BATCH, plan: *plan };
         model::memory::peak(&coefficients, &setting)
     };
     for row in &mut fitted.rows {
         row.peak_memory_bytes = Some(planted(&row.plan).round() as u64);
     }
-    fitted.memory = rank_memory::fit(workload(), &fitted, DeviceMemory::Own);
-    let memory = RankMemory::new(workload(), &fitted, DeviceMemory::Own);
+    fitted.memory = rank_memory::fit(CatalogEntry::Workload(workload()), &fitted, DeviceMemory::Own);
+    let memory = RankMemory::new(CatalogEntry::Workload(workload()), &fitted, DeviceMemory::Own);
     let mut plans = all_plans(4);
     plans.retain(|plan| plan.precision == Precision::Bf16 && fitted.rows.iter().all(|row| row.plan != *plan));
     assert!(plans.len() > 50, "{}", plans.len());
@@ -496,8 +496,13 @@ fn memory_in_bf16_follows_measured_peaks() {
     expected.parameters[12].value = 1.0;
     let [older, expected] = [older, expected].map(|file| MemoryModel::of_file(&file).expect("it is known"));
     for plan in &plans {
-        let states_bytes =
-            states_bytes(parameters, &workload().optimizer, plan, DeviceMemory::Own, Numbers::Fp32);
+        let states_bytes = states_bytes(
+            parameters,
+            workload().optimizer.state_per_parameter(),
+            plan,
+            DeviceMemory::Own,
+            Numbers::Fp32,
+        );
         let setting = MemorySetting { parameters, states_bytes, global_batch: BATCH, plan: *plan };
         assert_eq!(older.predict(&setting).0, expected.predict(&setting).0, "{plan}");
     }

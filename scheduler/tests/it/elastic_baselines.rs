@@ -28,7 +28,11 @@ use record::{
     rows::Status,
 };
 use scheduler::legal_plans;
-use schema::{catalog::Catalog, device::Device, units::Nanos};
+use schema::{
+    catalog::{Catalog, CatalogEntry},
+    device::Device,
+    units::Nanos,
+};
 
 use crate::{
     policies::becomes_command,
@@ -81,7 +85,7 @@ fn try_run(
     (settings, restart_s, costs): (Settings, u64, bool),
 ) -> (Vec<Turn>, Result<Vec<Outcome>, ClusterError>) {
     let of_restart = Named::constant(Nanos(restart_s * SECOND));
-    let legal = |_: &_, _, _: &_, _: (&_, &[_])| Judgement::default();
+    let legal = |_: CatalogEntry<'_>, _, _: &_, _: (&_, &[_])| Judgement::default();
     let plans = legal_plans::enumerate(jobs, &Catalog::embedded(), topology, legal);
     let costs: Option<&dyn SwitchCosts> = if costs { Some(&of_restart) } else { None };
     let known = PolicyContext { costs, plans: Some(&plans), history: &[], classes: None };

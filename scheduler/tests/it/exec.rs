@@ -18,7 +18,10 @@ use launches::simulated::{self, Settings};
 use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
 use record::rows::Status;
 use scheduler::legal_plans;
-use schema::{catalog::Catalog, units::Nanos};
+use schema::{
+    catalog::{Catalog, CatalogEntry},
+    units::Nanos,
+};
 use tempfile::TempDir;
 
 use crate::{
@@ -264,7 +267,7 @@ fn plans_are_shown_for_each_type_of_device_that_a_job_may_have() {
     for (job, virtual_cluster) in jobs.iter_mut().zip(["a", "b"]) {
         (job.elastic, job.virtual_cluster) = (true, virtual_cluster.into());
     }
-    let legal = |_: &_, _, _: &_, _: (&_, &[_])| Judgement::default();
+    let legal = |_: CatalogEntry<'_>, _, _: &_, _: (&_, &[_])| Judgement::default();
     let plans = legal_plans::enumerate(&jobs, &Catalog::embedded(), &topology, legal);
     let known = PolicyContext { plans: Some(&plans), ..PolicyContext::default() };
     let engine = Engine::new(&topology, &jobs, &ByType, engine::Settings::default()).knowing(known);

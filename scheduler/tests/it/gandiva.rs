@@ -21,7 +21,10 @@ use launches::simulated::{self, Settings};
 use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
 use record::{placement::Placement, rows::Status, suspension::Suspension};
 use scheduler::legal_plans;
-use schema::{catalog::Catalog, units::Nanos};
+use schema::{
+    catalog::{Catalog, CatalogEntry},
+    units::Nanos,
+};
 
 use crate::{
     scripts::events,
@@ -85,7 +88,7 @@ impl World {
             Settings { progress_every: self.reports.then_some(Nanos::SECOND), ..Settings::default() };
         let mut sim = simulated::cluster(&self.topology, jobs, Box::new(Truth), &costs, settings)
             .expect("all is known");
-        let fits = |_: &_, _, _: &_, _: (&_, &[_])| Judgement::default();
+        let fits = |_: CatalogEntry<'_>, _, _: &_, _: (&_, &[_])| Judgement::default();
         let plans = legal_plans::enumerate(jobs, &Catalog::embedded(), &self.topology, fits);
         let known = PolicyContext { costs: Some(&costs), plans: Some(&plans), ..PolicyContext::default() };
         let settings = engine::Settings {

@@ -19,7 +19,11 @@ use record::{
     placement::Placement,
 };
 use scheduler::legal_plans;
-use schema::{catalog::Catalog, sharing::Sharing, units::Nanos};
+use schema::{
+    catalog::{Catalog, CatalogEntry},
+    sharing::Sharing,
+    units::Nanos,
+};
 
 use crate::{
     scripts::MS,
@@ -127,7 +131,7 @@ impl RandomRun {
         let mut random = Rng::with_seed(seed);
         let topology = topology(&mut random, seed % 2 == 1);
         let jobs = jobs(&mut random, &topology);
-        let fits = |_: &_, _, _: &_, _: (&_, &[_])| Judgement::default();
+        let fits = |_: CatalogEntry<'_>, _, _: &_, _: (&_, &[_])| Judgement::default();
         let plans = legal_plans::enumerate(&jobs, &Catalog::embedded(), &topology, fits);
         let truth = Truth { minds_neighbours: random.bool() };
         let is_mistaken = random.bool();

@@ -153,6 +153,7 @@ impl Worker {
         self.events.say(Event::Ready(Ready {
             parameters: Some(0),
             model_bytes: Some(self.peak_bytes),
+            optimizer_bytes: None,
             peak_bytes: Some(self.peak_bytes),
             statistics: None,
             fp32_layers: Vec::new(),

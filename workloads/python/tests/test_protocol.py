@@ -64,6 +64,26 @@ for _ in range(4): optimizer.step()
                     self.assertEqual(set(step["phases"]), {"optimizer_ns"})
                 self.assertEqual(set(finished), {"steps"})
 
+    def test_the_state_of_optimizers_is_what_this_process_holds(self):
+        program = """
+import torch
+class Divided:
+    _local_tensor = torch.Parameter(12)
+    def numel(self): return 24
+    def element_size(self): return 4
+parameters = [torch.Parameter(1000), torch.Parameter(24)]
+optimizer = torch.optim.SGD(parameters)
+optimizer.state = {parameters[0]: {"step": 7, "mean": torch.Parameter(1000), "square": torch.Parameter(1000)},
+                   parameters[1]: {"mean": Divided()}, "fraction": 0.5}
+shared = torch.optim.SGD(parameters)
+shared.state = {parameters[0]: {"mean": optimizer.state[parameters[0]]["mean"]}}
+for _ in range(3): optimizer.step(), shared.step()
+"""
+        with Launch() as launch:
+            launch.run(program)
+            ready = dict(launch.events())["ready"]
+            self.assertEqual((ready["parameters"], ready["optimizer_bytes"]), (1024, 4 * (2 * 1000 + 12)))
+
     def test_steps_lie_from_boundary_to_boundary(self):
         with Launch() as launch:
             launch.run(TRAINING)

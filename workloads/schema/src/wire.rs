@@ -125,6 +125,9 @@ pub struct Ready {
     /// Size of the parameters and buffers that this rank holds; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_bytes: Option<u64>,
+    /// Size of the state that the optimizers of this rank hold; absent if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub optimizer_bytes: Option<u64>,
     /// Peak of tensor memory while the job was built, if the worker can measure it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peak_bytes: Option<u64>,

@@ -8,7 +8,7 @@ const LINES: usize = 1_000_000;
 const EVENTS: [&str; 14] = [
     r#"{"hello":{"protocol":1,"worker":"w","version":"0.1","libtorch":"2.11.0","cuda":"13.0","pid":7}}"#,
     r#"{"hello":{"protocol":1,"worker":"python-hook","version":"0.1","ranks":2,"pid":7}}"#,
-    r#"{"ready":{"parameters":5,"model_bytes":20,"peak_bytes":9,"statistics":"local","fp32_layers":["LSTM"],"startup_ns":3}}"#,
+    r#"{"ready":{"parameters":5,"model_bytes":20,"optimizer_bytes":40,"peak_bytes":9,"statistics":"local","fp32_layers":["LSTM"],"startup_ns":3}}"#,
     r#"{"step":{"index":3,"dur_ns":13400000,"samples":64,"loss":2.31,"timing":"device-event"}}"#,
     r#"{"step":{"index":0,"dur_ns":1,"samples":0,"phases":{"data_ns":1,"offload_ns":2,"tensor_ns":3,"gather_ns":4,"pipeline_ns":5},"timing":"host"}}"#,
     r#"{"step":{"index":0,"dur_ns":1,"timing":"hook"}}"#,

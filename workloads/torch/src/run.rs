@@ -196,6 +196,7 @@ impl<'a> Job<'a> {
         self.say(Event::Ready(Ready {
             parameters: Some(0),
             model_bytes: Some(bytes),
+            optimizer_bytes: None,
             peak_bytes: Some(tensor_memory(self.device)?.peak_bytes),
             statistics: None,
             fp32_layers: Vec::new(),
@@ -213,6 +214,7 @@ impl<'a> Job<'a> {
         self.say(Event::Ready(Ready {
             parameters: Some(parameters.count()),
             model_bytes: Some(built.trainer.model_bytes()),
+            optimizer_bytes: None,
             peak_bytes: Some(tensor_memory(self.device)?.peak_bytes),
             statistics: local.then_some(Statistics::Local),
             fp32_layers: lstm_in_fp32.then(|| "LSTM".into()).into_iter().collect(),

@@ -123,7 +123,8 @@ impl Estimates {
         };
         let numbers = if self.is_exact { Numbers::Fp64 } else { Numbers::Fp32 };
         // Formulas come first. They need no measurement, so they also work for models that this machine cannot build.
-        let of_parameters = |parameters| states_bytes(parameters, &workload.optimizer, plan, memory, numbers);
+        let state_per_parameter = workload.optimizer.state_per_parameter();
+        let of_parameters = |parameters| states_bytes(parameters, state_per_parameter, plan, memory, numbers);
         let states = workload.parameters.map(of_parameters);
         judgement.refusal = states.and_then(|bytes| outgrown(bytes, " besides activations"));
         if judgement.refusal.is_some() {

@@ -15,7 +15,7 @@
 //! this is a lower bound, for a first look; the memory of a step is measured ([`schema::footprint::Footprint`]).
 
 use record::facts::Facts;
-use schema::{catalog::Optimizer, plan::Plan};
+use schema::plan::Plan;
 
 /// The memory that CUDA's context and the code of its kernels take of a GPU, in addition to all tensors.
 pub const CUDA_CONTEXT_BYTES: u64 = 1 << 30;
@@ -46,18 +46,17 @@ impl Numbers {
     }
 }
 
-/// The least model states of a rank between two steps.
+/// The least model states of a rank between two steps. The optimizer keeps `state_per_parameter` numbers for each parameter.
 pub fn states_bytes(
     parameters: u64,
-    optimizer: &Optimizer,
+    state_per_parameter: u64,
     plan: &Plan,
     memory: DeviceMemory,
     numbers: Numbers,
 ) -> u64 {
-    let of_optimizer = optimizer.state_per_parameter();
     let state = match (plan.offload, memory) {
-        (false, _) => of_optimizer,
-        (true, DeviceMemory::Host) => of_optimizer + 1,
+        (false, _) => state_per_parameter,
+        (true, DeviceMemory::Host) => state_per_parameter + 1,
         (true, DeviceMemory::Own) => 0,
     };
     let divided = |number: u64, by: u16| number / u64::from(by.max(1));
@@ -80,6 +79,8 @@ pub fn activation_bytes(facts: Facts) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use schema::catalog::Optimizer;
+
     use super::*;
 
     const MB: u64 = 1_000_000;
@@ -92,7 +93,13 @@ mod tests {
 
     #[test]
     fn activations_are_those_of_all_layers_of_a_transformer() {
-        let facts = Facts { parameters: None, layers: Some(4), sequence: Some(128), hidden: Some(256) };
+        let facts = Facts {
+            parameters: None,
+            layers: Some(4),
+            sequence: Some(128),
+            hidden: Some(256),
+            state_per_parameter: None,
+        };
         assert_eq!(activation_bytes(facts), Some(10_485_760.0));
         assert_eq!(activation_bytes(Facts { hidden: None, ..facts }), None);
     }
@@ -119,7 +126,8 @@ mod tests {
             (sgd(0.9), "dp2-zero1-offload", DeviceMemory::Host, 8 + 2 * 4),
         ] {
             for (kept_in, bytes_each) in [(Numbers::Fp32, 4), (Numbers::Fp64, 8)] {
-                let bytes = states_bytes(MB, &optimizer, &plan(spelling), memory, kept_in);
+                let per_parameter = optimizer.state_per_parameter();
+                let bytes = states_bytes(MB, per_parameter, &plan(spelling), memory, kept_in);
                 assert_eq!(
                     bytes,
                     bytes_each * MB * eighths / 8,

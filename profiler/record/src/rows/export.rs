@@ -159,6 +159,8 @@ columns! {
         exit_ns: Option<u64> ["ns"],
         /// Number of trainable parameters of the built model.
         parameters: Option<u64>,
+        /// Size of the state that the optimizers of a rank hold, of the rank with most of it. Known of programs with the step hook.
+        optimizer_bytes: Option<u64> ["bytes"],
         /// Operations of one step over all ranks, without recomputation.
         flops_per_step: Option<u64> ["FLOP"],
         /// Model FLOPs utilisation: FLOP/s in the window over the vendor's peak for mfu_arithmetic.

@@ -94,6 +94,9 @@ pub struct Measurement {
     #[serde(default)]
     pub exit_ns: Option<u64>,
     pub parameters: Option<u64>,
+    /// State that the optimizers of the rank with most of it hold.
+    #[serde(default)]
+    pub optimizer_bytes: Option<u64>,
     pub flops_per_step: Option<u64>,
     /// Model FLOPs utilisation: FLOP/s in the window over the vendor's peak for this arithmetic, which is
     /// the fastest one that the model uses.

@@ -50,6 +50,8 @@ pub struct Summary {
     #[serde(default)]
     pub exit_ns: Option<u64>,
     pub parameters: Option<u64>,
+    #[serde(default)]
+    pub optimizer_bytes: Option<u64>,
     pub flops_per_step: Option<u64>,
     pub mfu_percent: Option<f64>,
     pub mfu_arithmetic: Option<Arithmetic>,

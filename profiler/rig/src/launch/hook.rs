@@ -44,6 +44,7 @@ const FILES: &[(&str, &[u8])] = hook_files![
     "tandem_hook/notes.py",
     "tandem_hook/operators.py",
     "tandem_hook/phases.py",
+    "tandem_hook/trained.py",
 ];
 
 /// Creates `folder` and writes the hook into it.

@@ -312,11 +312,12 @@ mod tests {
     }
 
     fn ready() -> Event {
-        let (parameters, model_bytes, peak_bytes) = (Some(0), Some(0), None);
+        let (parameters, model_bytes, optimizer_bytes, peak_bytes) = (Some(0), Some(0), None, None);
         let (statistics, fp32_layers, startup_ns, restore_ns) = (None, Vec::new(), Nanos(1), None);
         Event::Ready(Ready {
             parameters,
             model_bytes,
+            optimizer_bytes,
             peak_bytes,
             statistics,
             fp32_layers,

@@ -212,6 +212,7 @@ mod tests {
         let ready = Event::Ready(Ready {
             parameters: Some(parameters),
             model_bytes: Some(4),
+            optimizer_bytes: None,
             peak_bytes: None,
             statistics: None,
             fp32_layers: Vec::new(),

@@ -47,7 +47,10 @@ fn a_program_of_pytorch_and_its_ranks_under_torchrun() {
         let output = door.command(run).args(program).output().expect("profile starts");
         assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
         let row = row(&door);
-        assert_eq!((row.timing, row.parameters), (Some(Timing::Hook), Some(64 * 65 + 65)));
+        let parameters = 64 * 65 + 65;
+        assert_eq!((row.timing, row.parameters), (Some(Timing::Hook), Some(parameters)));
+        // Both means of each parameter, and the number of steps for each of four tensors.
+        assert_eq!(row.optimizer_bytes, Some(4 * (2 * parameters + 4)));
         assert!(row.steps_total >= 30, "{row:?}");
         for rank in 0..ranks {
             assert!(matches!(events_of(&door, &row.launch, rank).last(), Some(Event::Held { .. })));

@@ -134,7 +134,7 @@ fn step_time(line: Line) -> Found<StepTime> {
     }
     Ok(StepTime {
         workload: workload.clone(),
-        facts: Facts { parameters, layers, sequence, hidden },
+        facts: Facts { parameters, layers, sequence, hidden, state_per_parameter: None },
         device_type: line.device_type,
         device_memory_bytes: line.device_memory_bytes,
         row: FittedRow {
@@ -174,7 +174,7 @@ fn placement(text: &str) -> Found<Vec<u32>> {
 fn differing(first: &Facts, time: &StepTime) -> Found<()> {
     let wide = |value: Option<u32>| value.map(u64::from);
     let pairs = |facts: &Facts| {
-        let Facts { parameters, layers, sequence, hidden } = *facts;
+        let Facts { parameters, layers, sequence, hidden, .. } = *facts;
         [
             ("parameters", parameters),
             ("layers", wide(layers)),

@@ -15,6 +15,7 @@ fn setting(global_batch: u32, plan: &str) -> Setting {
             layers: Some(24),
             sequence: Some(512),
             hidden: Some(1024),
+            state_per_parameter: None,
         },
         global_batch,
         plan,

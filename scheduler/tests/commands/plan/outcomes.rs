@@ -45,7 +45,7 @@ fn a_plan_needs_less_memory_than_those_that_did_not_fit() {
     assert_eq!(unfit, ["dp4", "dp4-zero2", "dp4-gc"].map(|plan| (plan.to_owned(), Some(A800))));
 
     let workload = CATALOG.get("bert-large").expect("the catalog has it");
-    let memory = RankMemory::new(workload, &file.workloads[0], DeviceMemory::Own);
+    let memory = RankMemory::new(CatalogEntry::Workload(workload), &file.workloads[0], DeviceMemory::Own);
     let needs = |plan: &Plan| memory.peak(plan, 32).expect("its size is known").bytes;
     let least = file.unfit.iter().map(|row| needs(&row.plan)).min().expect("three did not fit");
     let (chosen, before) = (best("").plan.unwrap(), without.plan.unwrap());
@@ -104,7 +104,7 @@ fn a_plan_that_ran_fits_on_devices_of_the_memory_that_it_ran_on() {
     let workload = CATALOG.get("llama2-7b").expect("the catalog has it");
     let file = ModelFile::read(&door.path("m.json")).unwrap();
     let offload: Plan = "offload".parse().unwrap();
-    let memory = RankMemory::new(workload, &file.workloads[0], DeviceMemory::Own);
+    let memory = RankMemory::new(CatalogEntry::Workload(workload), &file.workloads[0], DeviceMemory::Own);
     assert!(
         memory.peak(&offload, 8).expect("its size is known").bytes > A800,
         "by the estimate it does not fit"
@@ -124,7 +124,7 @@ fn a_plan_that_ran_fits_on_devices_of_the_memory_that_it_ran_on() {
     // So does one with a measured peak, however much CUDA takes beside it.
     let mut measured = file.clone();
     measured.workloads[0].rows[0].peak_memory_bytes = Some(A800 - 1);
-    let memory = RankMemory::new(workload, &measured.workloads[0], DeviceMemory::Own);
+    let memory = RankMemory::new(CatalogEntry::Workload(workload), &measured.workloads[0], DeviceMemory::Own);
     let peak = |memory: &RankMemory<'_>| memory.peak(&offload, 8).expect("it was measured");
     assert_eq!(peak(&memory).at_most, A800 - 1 + CUDA_CONTEXT_BYTES);
     assert_eq!(peak(&memory.with_outcomes(&measured)).at_most, A800);
@@ -151,7 +151,8 @@ fn all_published_plans_that_ran_fit() {
             memory: None,
         };
         let file = ModelFile { sources: measured.sources, unfit: measured.unfit, ..MODEL.clone() };
-        let memory = RankMemory::new(workload, &fitted, DeviceMemory::Own).with_outcomes(&file);
+        let memory = RankMemory::new(CatalogEntry::Workload(workload), &fitted, DeviceMemory::Own)
+            .with_outcomes(&file);
         for row in &fitted.rows {
             let peak = memory.peak(&row.plan, row.global_batch).expect("its size is known");
             assert!(peak.at_most <= A800, "{name} {}: {peak:?}", row.plan);

@@ -20,7 +20,13 @@ pub(super) const COEFFICIENTS: [f64; 13] = [8e8, 0.3, 0.7, 0.6, 0.3, 0.1, 0.2, 1
 
 /// The facts of a transformer of the catalog of the size of GPT-2.
 pub(super) fn facts(workload: &Workload) -> Facts {
-    Facts { parameters: workload.parameters, layers: Some(12), sequence: Some(1024), hidden: Some(768) }
+    Facts {
+        parameters: workload.parameters,
+        layers: Some(12),
+        sequence: Some(1024),
+        hidden: Some(768),
+        state_per_parameter: None,
+    }
 }
 
 pub(super) fn setting(
@@ -54,8 +60,13 @@ pub(super) fn model(workload: &Workload, global_batch: u32, nth: usize) -> Model
         formula::applies(FormulaName::Tandem, &setting).ok()?;
         let step_s = formula::step(FormulaName::Tandem, &values, &setting).total;
         let parameters = facts.parameters.expect("the catalog has them");
-        let states_bytes =
-            states_bytes(parameters, &workload.optimizer, &plan, DeviceMemory::Own, Numbers::Fp32);
+        let states_bytes = states_bytes(
+            parameters,
+            workload.optimizer.state_per_parameter(),
+            &plan,
+            DeviceMemory::Own,
+            Numbers::Fp32,
+        );
         let peak = peak(&COEFFICIENTS, &MemorySetting { parameters, states_bytes, global_batch, plan });
         Some(FittedRow {
             source: 0,
@@ -86,7 +97,7 @@ pub(super) fn model(workload: &Workload, global_batch: u32, nth: usize) -> Model
         blake3: "0".repeat(64),
     };
     let mut fitted = fit_workload(&workload.name, facts, rows, 0.3, &options).expect("there are many rows");
-    fitted.memory = rank_memory::fit(workload, &fitted, DeviceMemory::Own);
+    fitted.memory = rank_memory::fit(CatalogEntry::Workload(workload), &fitted, DeviceMemory::Own);
     ModelFile {
         format: ModelFile::FORMAT,
         version: "test".into(),

@@ -7,7 +7,10 @@ use launches::simulated::{self, Settings};
 use model::{PredictRequest, Prediction, Throughput, switch_costs::Named};
 use record::suspension::Suspension;
 use scheduler::legal_plans;
-use schema::{catalog::Catalog, units::Nanos};
+use schema::{
+    catalog::{Catalog, CatalogEntry},
+    units::Nanos,
+};
 
 use super::{HEAVY, LIGHT, POOR, World, elastic, ends, job, reasons, starts};
 use crate::support::built;
@@ -60,7 +63,7 @@ fn growth_that_is_refused_is_taken_back() {
     let settings = Settings { progress_every: Some(Nanos::SECOND), ..Settings::default() };
     let mut sim =
         simulated::cluster(&topology, &jobs, Box::new(OneDevice), &costs, settings).expect("all is known");
-    let fits = |_: &_, _, _: &_, _: (&_, &[_])| Judgement::default();
+    let fits = |_: CatalogEntry<'_>, _, _: &_, _: (&_, &[_])| Judgement::default();
     let plans = legal_plans::enumerate(&jobs, &Catalog::embedded(), &topology, fits);
     let known = PolicyContext { costs: Some(&costs), plans: Some(&plans), ..PolicyContext::default() };
     let mut engine = Engine::new(&topology, &jobs, &OneDevice, engine::Settings::default()).knowing(known);

@@ -7,7 +7,7 @@ import sys
 import time
 import weakref
 
-from tandem_hook import VERSION, ending, notes
+from tandem_hook import VERSION, ending, notes, trained
 from tandem_hook.boundaries import ADOPT, BEGIN, MARK, NOTHING, STEP, Boundaries
 from tandem_hook.clocks import NAP_S, DeviceClock, HostClock
 from tandem_hook.event_file import EventFile
@@ -220,18 +220,12 @@ class Job:
         self._say("hello", hello)
 
     def _say_ready(self) -> None:
-        optimizers = [alive() for alive in list(self._optimizers.values())]
+        known = [alive() for alive in list(self._optimizers.values())]
         self._optimizers.clear()
-        trained = {
-            id(parameter): parameter
-            for optimizer in optimizers
-            if optimizer is not None
-            for group in optimizer.param_groups
-            for parameter in group["params"]
-            if parameter.requires_grad
-        }
+        optimizers = [optimizer for optimizer in known if optimizer is not None]
         # Optimizers do not know other parts of the model, such as buffers.
-        ready = {"parameters": sum(parameter.numel() for parameter in trained.values())} if trained else {}
+        found = {"parameters": trained.parameters(optimizers), "optimizer_bytes": trained.state_bytes(optimizers)}
+        ready = {name: number for name, number in found.items() if number}
         if self._device is not None:
             ready["peak_bytes"] = self._memory()["peak_bytes"]
         ready["startup_ns"] = process_age_ns()

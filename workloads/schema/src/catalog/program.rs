@@ -82,6 +82,9 @@ pub struct ProgramModel {
     /// Width of the hidden layers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hidden: Option<NonZeroU32>,
+    /// Numbers that the optimizer keeps for each parameter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state_per_parameter: Option<u32>,
 }
 
 impl ProgramModel {

@@ -46,8 +46,11 @@ impl Bounds {
                 self.steps = step.index.saturating_add(1);
                 Ok(())
             }
-            Event::Ready(Ready { model_bytes, peak_bytes, startup_ns, restore_ns, .. }) => {
+            Event::Ready(Ready {
+                model_bytes, optimizer_bytes, peak_bytes, startup_ns, restore_ns, ..
+            }) => {
                 bytes("model_bytes", *model_bytes)?;
+                bytes("optimizer_bytes", *optimizer_bytes)?;
                 bytes("peak_bytes", *peak_bytes)?;
                 time("startup_ns", Some(*startup_ns))?;
                 time("restore_ns", *restore_ns)

@@ -55,12 +55,14 @@ fn any_event() -> impl Strategy<Value = Event> {
             )),
         any::<(Option<u64>, Option<u64>, Option<u64>, bool, bool, u64)>().prop_map(
             |(parameters, model_bytes, peak_bytes, local, recurs, ns)| {
+                let optimizer_bytes = model_bytes;
                 let statistics = local.then_some(Statistics::Local);
                 let fp32_layers = recurs.then(|| "LSTM".to_owned()).into_iter().collect();
                 let (startup_ns, restore_ns) = (Nanos(ns), peak_bytes.map(Nanos));
                 Event::Ready(Ready {
                     parameters,
                     model_bytes,
+                    optimizer_bytes,
                     peak_bytes,
                     statistics,
                     fp32_layers,
