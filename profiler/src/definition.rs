@@ -17,7 +17,7 @@ pub use self::launcher::{Typed, take_apart};
 use self::{
     arguments::Arguments,
     help::HelpOption,
-    roles::{FLAG_OF_RECOMPUTATION, Role, role},
+    roles::{FLAG_OF_RECOMPUTATION, Role, find, may_be_batch, role},
     text::Definition,
 };
 
@@ -96,13 +96,13 @@ impl Draft {
     }
 
     fn batch_and_accumulation(&mut self, options: &[HelpOption]) {
-        let find = |wanted: Role| options.iter().find(|option| role(option) == Some(wanted));
-        let (global, micro, either) = (find(Role::GlobalBatch), find(Role::MicroBatch), find(Role::Batch));
+        let of = |wanted: Role| find(options, wanted);
+        let (global, micro, either) = (of(Role::GlobalBatch), of(Role::MicroBatch), of(Role::Batch));
         let number = |draft: &mut Draft, option: &HelpOption, name: &str| {
             let typed = draft.arguments.fill(option, name);
             typed.as_deref().or(option.default.as_deref()).and_then(|text| text.parse::<u32>().ok())
         };
-        let accumulation = find(Role::Accumulation);
+        let accumulation = of(Role::Accumulation);
         if let Some(option) = accumulation {
             self.plan.ga = number(self, option, "{ga}").and_then(|ga| ga.try_into().ok()).unwrap_or(1).max(1);
             self.definition.axes.push("ga");
@@ -133,9 +133,13 @@ impl Draft {
             }
         }
         if micro.or(global).or(either).is_none() {
-            self.note(
-                "command: no option for the batch was found; write {micro_batch} or {batch} where it belongs",
-            );
+            let near: Vec<&str> =
+                options.iter().filter(|option| may_be_batch(option)).map(|option| &*option.name).collect();
+            let is_it =
+                if near.is_empty() { String::new() } else { format!(" (may it be {}?)", near.join(" or ")) };
+            self.note(format!(
+                "command: no option for the batch was found{is_it}; write {{micro_batch}} or {{batch}} where it belongs",
+            ));
         }
         let batch = batch.filter(|batch| *batch > 0).unwrap_or_else(|| {
             self.note(
@@ -151,7 +155,7 @@ impl Draft {
     }
 
     fn precision(&mut self, options: &[HelpOption]) {
-        let Some(option) = options.iter().find(|option| role(option) == Some(Role::Precision)) else {
+        let Some(option) = find(options, Role::Precision) else {
             return;
         };
         let is_bf16 =
@@ -194,7 +198,7 @@ impl Draft {
     }
 
     fn recomputation(&mut self, options: &[HelpOption]) {
-        let Some(option) = options.iter().find(|option| role(option) == Some(Role::Recomputation)) else {
+        let Some(option) = find(options, Role::Recomputation) else {
             return;
         };
         let typed = self.arguments.take(option);
@@ -208,7 +212,7 @@ impl Draft {
     }
 
     fn zero(&mut self, options: &[HelpOption]) {
-        let Some(option) = options.iter().find(|option| role(option) == Some(Role::Zero)) else { return };
+        let Some(option) = find(options, Role::Zero) else { return };
         if !self.has_ranks || !option.takes_value {
             self.note(format!(
                 "axes: {} may be a stage of ZeRO, which needs ranks; see words.zero",

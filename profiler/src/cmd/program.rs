@@ -1,7 +1,7 @@
 //! `profile program`: definitions of programs of the user's as workloads.
 
 use std::{
-    env, fs,
+    fs,
     io::Write as _,
     path::{Path, PathBuf},
     process::{Command, Output},
@@ -23,9 +23,6 @@ use crate::definition::{self, Typed};
 /// The time limit for the options of a program. An import of PyTorch from a slow disk takes most of it.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The folders for modules beside an interpreter.
-const MODULES: [&str; 2] = ["site-packages", "dist-packages"];
-
 /// Write a first definition of a program of your own as a workload.
 ///
 /// Example: `profile program init --out mine.toml -- torchrun --nproc-per-node 2 train.py --batch-size 8`
@@ -42,7 +39,7 @@ enum Action {
 
 /// Write a first [[program]] definition for --catalog from a command, by its `--help`.
 ///
-/// The command is started once, with --help at its end. A command that begins with a launcher, such as torchrun, `accelerate
+/// The command is started once, with --help at its end. If it is a Python, the interpreter is started once more, to look for PyTorch. A command that begins with a launcher, such as torchrun, `accelerate
 /// launch` or `python3 -m torch.distributed.run`, is started without the launcher: python3 runs the script. A program that does
 /// not know --help may train: it is killed after 120 s, with all processes that it has started. The names of options show the
 /// batch, gradient accumulation, the precision, activation checkpointing and stages of ZeRO. The default job of the definition is
@@ -80,9 +77,9 @@ fn init(args: &InitArgs) -> anyhow::Result<Exit> {
     let text = definition::write(&typed, &help, &Catalog::embedded())
         .map_err(anyhow::Error::msg)
         .context("no definition can be written for this command")?;
-    let text = match torch_beside(&asked[0]) {
+    let text = match finds_torch(&asked[0]) {
         Some(false) => format!(
-            "# PyTorch was not found beside {}: if the program imports it, check which Python the command starts.\n{text}",
+            "# {} finds no PyTorch: if the program imports it, check which Python the command starts.\n{text}",
             asked[0]
         ),
         Some(true) | None => text,
@@ -143,21 +140,19 @@ fn help(asked: &[String]) -> anyhow::Result<String> {
     Ok(if stdout.is_empty() { text(&stderr) } else { text(&stdout) })
 }
 
-/// Whether PyTorch is among the modules of an interpreter, by its files; `None` if the program is no Python.
-fn torch_beside(program: &str) -> Option<bool> {
+/// Whether an interpreter finds PyTorch. It does not import it. `None` if the program is no Python, or does not answer.
+fn finds_torch(program: &str) -> Option<bool> {
     let name = Path::new(program).file_name()?.to_str()?;
     if !name.starts_with("python") {
         return None;
     }
-    let on_path = || {
-        env::split_paths(&env::var_os("PATH")?).map(|folder| folder.join(program)).find(|path| path.is_file())
-    };
-    let path = if program.contains('/') { Some(PathBuf::from(program)) } else { on_path() }?;
-    // An environment has its modules beside the link, and a system beside what the link points to.
-    let interpreters = [Some(path.clone()), path.canonicalize().ok()];
-    let roots = interpreters.iter().flatten().filter_map(|path| path.parent()?.parent());
-    let libraries = roots.flat_map(|root| fs::read_dir(root.join("lib")).into_iter().flatten().flatten());
-    let in_library = libraries.flat_map(|library| MODULES.map(|modules| library.path().join(modules)));
-    let named = env::var_os("PYTHONPATH").unwrap_or_default();
-    Some(in_library.chain(env::split_paths(&named)).any(|modules| modules.join("torch").is_dir()))
+    let mut command = Command::new(program);
+    command.args(["-c", "import importlib.util; print(importlib.util.find_spec('torch') is not None)"]);
+    die_with_us(&mut command);
+    let output = output_within(TIMEOUT, command).ok()??;
+    match output.stdout.trim_ascii() {
+        b"True" => Some(true),
+        b"False" => Some(false),
+        _ => None,
+    }
 }

@@ -113,6 +113,15 @@ fn what_is_not_found_is_named_and_the_definition_is_good_all_the_same() {
     ] {
         assert!(text.contains(words), "{words}: {text}");
     }
+    let (text, _) = written("./train --my-batches 4", "  --my-batches N  how many\n");
+    assert!(text.contains("no option for the batch was found (may it be --my-batches?); write"), "{text}");
+    let (text, program) =
+        written("torchrun --nproc-per-node 2 a.py --mini-batch-size 128", "  --mini-batch-size N\n");
+    assert_eq!(program.batches, [256]);
+    assert!(
+        text.contains("--mini-batch-size is taken to be the samples of one rank in one pass; if it is"),
+        "{text}"
+    );
     let (text, _) = written("torchrun --nproc-per-node 2 a.py", "  --batch-size N  samples\n  --zero N\n");
     for words in ["--batch-size is taken to be the samples of one rank", "if --zero goes up to another stage"]
     {

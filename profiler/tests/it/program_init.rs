@@ -74,6 +74,19 @@ fn without_a_file_the_definition_is_printed_and_a_program_that_fails_has_one_too
 }
 
 #[test]
+fn a_python_without_pytorch_is_named() {
+    for (finds, is_named) in [("True", false), ("False", true), ("an error", false)] {
+        let door = crate::door();
+        let python = format!("#!/bin/sh\ncase \"$*\" in -c*) echo {finds} ;; *) echo options: ;; esac\n");
+        executable(&door.path("python3"), &python);
+        let said = init(&door, 0, "", &["./python3", "train.py"]);
+        let line =
+            "# ./python3 finds no PyTorch: if the program imports it, check which Python the command starts.";
+        assert_eq!(said.out.lines().next() == Some(line), is_named, "{finds}: {}", said.out);
+    }
+}
+
+#[test]
 fn files_are_not_overwritten_and_programs_that_are_not_there_are_refused() {
     let door = with_script();
     door.write("mine.toml", "kept\n");
