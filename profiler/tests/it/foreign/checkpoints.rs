@@ -100,7 +100,7 @@ fn what_a_definition_promises_and_a_program_does_not_do_is_said() {
     };
     let quiet = of_axis("ga").replace("step {step} loss {loss}", "epoch {step} loss {loss}");
     for (program, definition, reason) in [
-        (&*other_loss, of_axis("ga"), "its losses differ by more than 0.001 from those of the first plan"),
+        (&*other_loss, of_axis("ga"), "its loss of step "),
         (&begins_anew, of_axis("ga"), "it went on with step 1 and not with step "),
         (&lonely, of_axis("dp"), "steps were seen in 1 of 2 ranks"),
         (SAVES, quiet, "no line of its output has the pattern of `loss`"),
@@ -112,6 +112,15 @@ fn what_a_definition_promises_and_a_program_does_not_do_is_said() {
         let failed: Vec<_> = rows.iter().filter(is_failed).collect();
         assert!(!failed.is_empty(), "{reason}: {rows:?}");
         assert!(failed.iter().all(|row| row.status == Status::Failed && !row.verified), "{rows:?}");
+        let is_apart = |row: &&&VerifyProgramRow| row.loss_difference.is_some_and(|apart| apart > 0.001);
+        assert_eq!(failed.iter().filter(is_apart).count() > 0, program == other_loss, "{failed:?}");
+        for row in failed.iter().filter(is_apart) {
+            assert!(row.loss_difference.is_some_and(|apart| (apart - 0.01).abs() < 1e-3), "{row:?}");
+            assert!(
+                row.reason.as_ref().is_some_and(|why| why.ends_with("they differ by more than 0.001")),
+                "{row:?}"
+            );
+        }
     }
 }
 

@@ -102,15 +102,24 @@ pub(super) fn judge(
 fn judge_losses(row: &mut VerifyProgramRow, losses: &Losses, expected: &Losses, steps: &[u64]) {
     let apart =
         |step: &u64| (losses[step] - expected[step]).abs() / expected[step].abs().max(f64::MIN_POSITIVE);
-    if steps.is_empty() {
+    let Some(worst) = steps.iter().max_by(|one, other| apart(one).total_cmp(&apart(other))) else {
         row.reason =
             Some("it has no step in common with the first plan, so that no loss was compared".into());
         return;
-    }
-    let largest = steps.iter().map(apart).fold(0.0, f64::max);
+    };
+    let largest = apart(worst);
     row.loss_difference = Some(largest);
     let tolerance = if is_bf16(&row.plan) { TOLERANCE_OF_BF16 } else { TOLERANCE };
     if largest > tolerance {
-        row.reason = Some(format!("its losses differ by more than {tolerance} from those of the first plan"));
+        let (own, first) = (losses[worst], expected[worst]);
+        let advice = match row.check {
+            ProgramCheck::Plan if row.plan.ranks() > 1 => {
+                "; if the program prints the loss of one rank, print the mean over all ranks, or leave `loss` out"
+            }
+            _ => "",
+        };
+        row.reason = Some(format!(
+            "its loss of step {worst} is {own}, and that of the first plan {first}: they differ by more than {tolerance}{advice}"
+        ));
     }
 }
