@@ -45,7 +45,7 @@ pub enum Unit {
     PerS,
     /// A ratio of two quantities, shown with three decimals.
     Ratio,
-    /// A number of any size without a unit, shown with all of its digits.
+    /// A number of any size without a unit, shown with up to six significant digits.
     Plain,
     Millijoules,
     Milliwatts,
@@ -66,7 +66,7 @@ impl Unit {
             Unit::Count => format!("{value:.0}"),
             Unit::PerS => format!("{}/s", plain(value)),
             Unit::Ratio => format!("{value:.3}"),
-            Unit::Plain => value.to_string(),
+            Unit::Plain => format!("{value:.5e}").parse::<f64>().unwrap_or(value).to_string(),
             Unit::Millijoules => format!("{} J", plain(value / 1e3)),
             Unit::Milliwatts => format!("{} W", plain(value / 1e3)),
             Unit::Mhz => format!("{value:.0} MHz"),

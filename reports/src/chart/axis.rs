@@ -200,6 +200,9 @@ impl ValueFormatter<f64> for AxisRange {
     }
 
     fn format_ext(&self, value: &f64) -> String {
+        if self.unit == Unit::Plain {
+            return self.unit.show(*value);
+        }
         if self.scale == Scale::Log {
             let shown = self.unit.show(*value);
             let (number, unit) = shown.split_at(shown.find([' ', '/']).unwrap_or(shown.len()));
@@ -248,6 +251,23 @@ mod tests {
         let axis = Axis::new("step", "step_ns", Unit::Ns);
         let (lo, hi) = AxisRange::of(&axis, [(10.0, Some((0.1, 1e9))), (20.0, None)]).ends();
         assert!(lo <= 0.0 && hi < 60.0, "{lo} {hi}");
+    }
+
+    #[test]
+    fn ticks_of_plain_numbers_have_their_own_digits() {
+        let plain = || Axis::new("lr", "lr", Unit::Plain);
+        let of = |axis: &Axis, values: &[f64]| AxisRange::of(axis, values.iter().map(|value| (*value, None)));
+        let logarithmic = words(&of(&plain().log(), &[0.0001, 0.1]), 8);
+        assert!(logarithmic.iter().all(|word| word.len() <= 6), "{logarithmic:?}");
+        assert!(
+            ["0.0001", "0.001", "0.01", "0.1"].iter().all(|word| logarithmic.contains(&(*word).to_owned())),
+            "{logarithmic:?}"
+        );
+        let linear = words(&of(&plain(), &[1e-7, 4e-7]), 5);
+        assert!(
+            linear.contains(&"0.0000001".to_owned()) && linear.contains(&"0.0000004".to_owned()),
+            "{linear:?}"
+        );
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::{
 const MOST_NAMED: usize = 4;
 
 /// A job under one of its names of `--vary`.
-struct Varied<'a> {
+struct ValuePoint<'a> {
     row: &'a Summary,
     name: String,
     text: String,
@@ -28,7 +28,7 @@ struct Varied<'a> {
     median_ns: f64,
 }
 
-impl Varied<'_> {
+impl ValuePoint<'_> {
     fn point(&self, names: &Names) -> Option<Point> {
         let label = names.name(&self.row.job, &self.row.device);
         let (ci, doubt) = (alone::step_interval(self.row), self.row.warnings.to_string());
@@ -44,7 +44,7 @@ pub(super) fn make(run: &Run, _: &Colours) -> Vec<Figure> {
 }
 
 /// A row for each of its names.
-fn of_row(row: &Summary) -> Vec<Varied<'_>> {
+fn of_row(row: &Summary) -> Vec<ValuePoint<'_>> {
     let is_alone = row.group.is_none() && row.status == Status::Ok;
     let Some(median_ns) = row.step_ns_median.filter(|_| is_alone) else { return Vec::new() };
     let values = row.vary.as_deref().map_or_else(Values::new, values::read);
@@ -52,17 +52,17 @@ fn of_row(row: &Summary) -> Vec<Varied<'_>> {
         let mut others = values.clone();
         others.remove(name);
         let value = text.parse().ok().filter(|value: &f64| value.is_finite());
-        Varied { row, name: name.clone(), text: text.clone(), value, others, median_ns: median_ns as f64 }
+        ValuePoint { row, name: name.clone(), text: text.clone(), value, others, median_ns: median_ns as f64 }
     };
     values.iter().map(varied).collect()
 }
 
-fn has_several_numbers(group: &[Varied]) -> bool {
+fn has_several_numbers(group: &[ValuePoint]) -> bool {
     let mut values = group.iter().filter_map(|one| one.value);
     values.next().is_some_and(|first| values.any(|other| other != first))
 }
 
-fn figure(run: &Run, part: String, groups: &[Vec<Varied>]) -> Figure {
+fn figure(run: &Run, part: String, groups: &[Vec<ValuePoint>]) -> Figure {
     let caption = format!(
         "The median step of jobs alone on {}, over the values of a name of --vary. The jobs of a line differ in this \
          value alone. Intervals are 95 %, between launches, where a job was launched more than once. Values that are no \
@@ -71,7 +71,7 @@ fn figure(run: &Run, part: String, groups: &[Vec<Varied>]) -> Figure {
     );
     let all = || groups.iter().flatten();
     let doubtful = all().filter(|one| one.value.is_some() && !one.row.warnings.is_empty());
-    let words = all().filter(|one| one.value.is_none());
+    let without_number = all().filter(|one| one.value.is_none());
     let mut doubts: Vec<String> =
         doubtful.map(|one| format!("{}: {}", one.row.job, one.row.warnings)).collect();
     doubts.sort();
@@ -86,7 +86,7 @@ fn figure(run: &Run, part: String, groups: &[Vec<Varied>]) -> Figure {
         part,
         finding: format!("Median step: {}.{more}", findings.join("; ")),
         doubts,
-        missing: words.map(|one| format!("{}: {} is no number", one.row.job, one.text)).collect(),
+        missing: without_number.map(|one| format!("{}: {} is no number", one.row.job, one.text)).collect(),
         ..Figure::new(
             "Step time over values",
             caption,
@@ -95,41 +95,54 @@ fn figure(run: &Run, part: String, groups: &[Vec<Varied>]) -> Figure {
     }
 }
 
-fn plane(group: &[Varied], names: &Names) -> Plane {
-    let Varied { row, name, .. } = &group[0];
+/// The points that differ in the value of their name alone.
+fn lines<'a>(group: &'a [ValuePoint<'a>]) -> Vec<Vec<&'a ValuePoint<'a>>> {
+    planes::grouped(group, |one| (one.row.plan, &one.others, &one.row.device))
+}
+
+fn plane(group: &[ValuePoint], names: &Names) -> Plane {
+    let ValuePoint { row, name, .. } = &group[0];
     let x = alone::scaled(Axis::new(name, name, Unit::Plain), group.iter().filter_map(|one| one.value));
     let y = alone::scaled(
         Axis::new("median step", "step_ns_median", Unit::Ns),
         group.iter().map(|one| one.median_ns),
     );
     let has_several_devices = group.iter().any(|one| one.row.device != row.device);
-    let lines = planes::grouped(group, |one| (one.row.plan, &one.others, &one.row.device));
-    let line = |(place, line): (usize, Vec<&Varied>)| {
+    let line = |(index, line): (usize, Vec<&ValuePoint>)| {
         let mut points: Vec<Point> = line.iter().filter_map(|one| one.point(names)).collect();
         points.sort_by(|one, other| one.x.total_cmp(&other.x));
         let first = line[0];
         let plan = first.row.plan.map(|plan| plan.to_string());
         let device = has_several_devices.then(|| format!("on {}", first.row.device));
-        let words: Vec<String> = [plan, values::text(&first.others), device].into_iter().flatten().collect();
-        let words = if words.is_empty() { first.row.workload.clone() } else { words.join(" ") };
-        Series::new(words, Colours::nth(place), Form::LineAndDots, points)
+        let parts: Vec<String> = [plan, values::text(&first.others), device].into_iter().flatten().collect();
+        let label = if parts.is_empty() { first.row.workload.clone() } else { parts.join(" ") };
+        Series::new(label, Colours::nth(index), Form::LineAndDots, points)
     };
-    let series = lines.into_iter().enumerate().map(line).collect();
+    let series = lines(group).into_iter().enumerate().map(line).collect();
     Plane { title: alone::title(&row.workload, row.global_batch, None), series, ..Plane::new(x, y) }
 }
 
-/// The values with the shortest and the longest step of one plane, and whether their intervals are apart.
-fn finding(group: &[Varied]) -> Option<String> {
-    let numbers = || group.iter().filter(|one| one.value.is_some());
-    let order = |one: &&Varied, other: &&Varied| one.median_ns.total_cmp(&other.median_ns);
-    let (fast, slow) = (numbers().min_by(order)?, numbers().max_by(order)?);
+/// The values with the shortest and the longest step of the line on which they differ most, and whether their intervals are apart.
+fn finding(group: &[ValuePoint]) -> Option<String> {
+    let ratio = |(fast, slow): &(&ValuePoint, &ValuePoint)| slow.median_ns / fast.median_ns;
+    let all = lines(group).into_iter().filter_map(fastest_and_slowest);
+    let (fast, slow) = all.max_by(|one, other| ratio(one).total_cmp(&ratio(other)))?;
     let certainty = match alone::step_interval(fast.row).zip(alone::step_interval(slow.row)) {
         None => ", without an interval",
-        Some((fast, slow)) if slow.0 <= fast.1 => ", whose intervals overlap",
+        Some((fast, slow)) if slow.0 <= fast.1 => ", and the intervals overlap",
         Some(_) => "",
     };
-    let step = |one: &Varied| format!("{} with {}", Unit::Ns.show(one.median_ns), one.row.job);
-    Some(format!("from {} to {}{certainty}", step(fast), step(slow)))
+    let step = |one: &ValuePoint| format!("{} with {}", Unit::Ns.show(one.median_ns), one.row.job);
+    Some(format!("over {}, {} to {}{certainty}", fast.name, step(fast), step(slow)))
+}
+
+fn fastest_and_slowest<'a>(
+    line: Vec<&'a ValuePoint<'a>>,
+) -> Option<(&'a ValuePoint<'a>, &'a ValuePoint<'a>)> {
+    let numbers = || line.iter().copied().filter(|one| one.value.is_some());
+    let fast = numbers().min_by(|one, other| one.median_ns.total_cmp(&other.median_ns))?;
+    let slow = numbers().max_by(|one, other| one.median_ns.total_cmp(&other.median_ns))?;
+    Some((fast, slow))
 }
 
 #[cfg(test)]
@@ -177,8 +190,14 @@ mod tests {
             ]
         );
         assert_eq!(workers.series[0].points[1].ci, Some((95.0, 105.0)));
-        let ends = "from 100 ns with a@b8@dp1 lr=0.1 workers=4 to 310 ns with a@b8@dp1 lr=0.001 workers=0";
-        assert_eq!(figure.finding, format!("Median step: {ends}; {ends}."));
+        let over_lr =
+            "over lr, 100 ns with a@b8@dp1 lr=0.1 workers=4 to 110 ns with a@b8@dp1 lr=0.001 workers=4";
+        let over_workers =
+            "over workers, 100 ns with a@b8@dp1 lr=0.1 workers=4 to 300 ns with a@b8@dp1 lr=0.1 workers=0";
+        assert_eq!(
+            figure.finding,
+            format!("Median step: {over_lr}, and the intervals overlap; {over_workers}.")
+        );
         assert_eq!(figure.missing, [] as [&str; 0]);
     }
 
@@ -189,7 +208,7 @@ mod tests {
         let [figure] = &make(&run, &Colours::default())[..] else { panic!("one figure") };
         assert_eq!(planes(figure).len(), 1);
         assert_eq!(figure.missing, ["a@b8@dp1 lr=x workers=auto: auto is no number"]);
-        assert!(figure.finding.ends_with("workers=2, whose intervals overlap."), "{}", figure.finding);
+        assert!(figure.finding.ends_with("workers=2, and the intervals overlap."), "{}", figure.finding);
         assert_eq!(
             make(&run_of(vec![row("1", "x", 100, 5)]), &Colours::default()),
             [],
