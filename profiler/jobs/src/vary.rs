@@ -53,7 +53,7 @@ impl Varied {
     }
 
     /// One value for each name.
-    pub fn of(values: &Values) -> Varied {
+    pub fn from_values(values: &Values) -> Varied {
         Varied(values.iter().map(|(name, value)| (name.clone(), vec![value.clone()])).collect())
     }
 

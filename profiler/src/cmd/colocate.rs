@@ -62,7 +62,7 @@ const STRESSORS: &str = "stress";
 pub(super) struct Args {
     /// Jobs to run together: `WORKLOAD[@bN][@PLAN][@on=DEVICE]`, or `set:NAME` for all workloads of a set.
     ///
-    /// All jobs that are named form one group. A job that is named twice is two members of it.
+    /// All jobs that are named form one group, or one for each combination of --vary. A job that is named twice is two members of it.
     jobs: Vec<Job>,
     /// How a group shares its devices; each mode is measured [default: time-slice].
     ///

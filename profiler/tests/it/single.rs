@@ -84,8 +84,8 @@ fn half_a_core_is_measured_as_half_a_core() {
         let begun = 1 + ends.partition_point(|end| *end <= reading.end_mono_ns);
         // The kernel may count CPU time in ticks of 10 ms. The worker also uses CPU time to start and to write events.
         let bounds = burnt_ms(done) - 20.0..=1.1 * burnt_ms(begun) + 200.0;
-        // A process that has ended and that nobody has waited for yet is read as before. Later readings repeat the last of these, but
-        // for the last of all, which has what the kernel counted.
+        // Until the harness waits for an ended process, its CPU time can still be read. After that, readings repeat the last value.
+        // The final reading has the kernel's total.
         let is_held =
             reading.processes == Some(0) && index + 1 < readings.len() && (cpu_ms - before_ms).abs() < 1e-6;
         assert!(

@@ -50,7 +50,7 @@ fn programs_of_public_packages_are_verified() {
         let import = Command::new(&python).args(["-c", &format!("import {packages}")]).output();
         match import.is_ok_and(|output| output.status.success()) {
             true => verify(name, &python),
-            false => schema::skips::skipped("pytorch", &format!("{} has no {packages}", python.display())),
+            false => schema::skips::skipped("pytorch", format!("{} has no {packages}", python.display())),
         }
     }
 }
