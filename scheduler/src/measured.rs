@@ -19,7 +19,7 @@ use std::{
 use anyhow::Context as _;
 use formats::fitted::{FittedRow, LaunchesDiffer, Layout, ModelSource, UnfitRow};
 use model::Launches;
-use record::{facts::Facts, lines};
+use record::{facts::Facts, lines, rows::Warnings};
 use rig::Exit;
 use schema::{
     catalog::{Catalog, CatalogEntry, Features, ProgramModel},
@@ -61,6 +61,8 @@ pub struct Measured {
     pub launched: Option<Launches>,
     /// The number of rows that are not used, for each reason.
     pub left_out: BTreeMap<String, usize>,
+    /// The jobs of rows that were measured beside other users of the machine, or did not settle, with their warnings. They are used.
+    pub disturbed: Vec<(String, Warnings)>,
 }
 
 /// The step times of a workload.
@@ -94,11 +96,14 @@ struct Found {
 struct Row {
     workload: String,
     facts: Facts,
+    /// What the definition says. It counts where no row of the workload has a fact.
+    defined: Facts,
     device_type: String,
     is_on_cores: bool,
     /// Memory of its smallest device, if known.
     memory_bytes: Option<u64>,
     row: FittedRow,
+    warnings: Warnings,
     /// Times of the launches that the row is the mean of.
     launches: Vec<u64>,
     device_s: Option<f64>,
@@ -160,7 +165,9 @@ fn joined(found: Vec<Found>, device_type: Option<&str>) -> anyhow::Result<Measur
         unfit: Vec::new(),
         launched: found.iter().find_map(|source| source.launched),
         left_out: BTreeMap::new(),
+        disturbed: Vec::new(),
     };
+    let mut defined: BTreeMap<String, Facts> = BTreeMap::new();
     for source in found {
         for (why, rows) in source.left_out {
             *measured.left_out.entry(why).or_default() += rows;
@@ -183,10 +190,13 @@ fn joined(found: Vec<Found>, device_type: Option<&str>) -> anyhow::Result<Measur
         measured.unfit.extend(unfit.map(|(_, row)| UnfitRow { source: number, ..row }));
         for mut row in own {
             row.row.source = number;
+            let known = defined.entry(row.workload.clone()).or_default();
+            *known = known_of(*known, row.defined);
             measured.add(row);
         }
     }
     for workload in &mut measured.workloads {
+        workload.facts = known_of(workload.facts, defined[&workload.workload]);
         workload.launches_differ = LaunchesDiffer::of(workload.launches.iter().map(Vec::as_slice));
     }
     measured.drop_unfit_that_ran();
@@ -213,6 +223,11 @@ impl Measured {
 
     fn add(&mut self, row: Row) {
         self.is_on_cores |= row.is_on_cores;
+        let disturbances = row.warnings.of_disturbances();
+        if !disturbances.is_empty() {
+            let job = format!("{}@b{}@{}", row.workload, row.row.global_batch, row.row.plan);
+            self.disturbed.push((job, disturbances));
+        }
         let known = self.workloads.iter().position(|of| of.workload == row.workload);
         let index = known.unwrap_or_else(|| {
             let facts = Facts::default();

@@ -68,9 +68,9 @@ pub struct Peak {
 }
 
 impl ModelStates {
-    /// Those of a workload or a program, by what was measured of it, or else by its definition. `None` if the number of its parameters
+    /// The model states of a workload or a program, by what was measured of it, or else by its definition. `None` if the number of its parameters
     /// or the state of its optimizer is not known.
-    pub fn of(entry: CatalogEntry<'_>, measured: Facts) -> Option<ModelStates> {
+    pub fn from_entry(entry: CatalogEntry<'_>, measured: Facts) -> Option<ModelStates> {
         let facts = measured::known_of(measured, measured::facts(Some(entry)));
         let per_parameter = facts.state_per_parameter?.into();
         Some(ModelStates { parameters: facts.parameters?, per_parameter })
@@ -84,7 +84,7 @@ impl ModelStates {
 
 /// Fits the memory of a workload or a program to the peaks among its rows. `None` if the catalog and the rows have too little.
 pub fn fit(entry: CatalogEntry<'_>, fitted: &FittedWorkload, memory: DeviceMemory) -> Option<MemoryFit> {
-    let states = ModelStates::of(entry, fitted.facts)?;
+    let states = ModelStates::from_entry(entry, fitted.facts)?;
     let rows: Vec<(MemorySetting, u64)> = fitted
         .rows
         .iter()
@@ -116,7 +116,7 @@ impl<'a> RankMemory<'a> {
         };
         RankMemory {
             name: entry.name(),
-            states: ModelStates::of(entry, fitted.facts),
+            states: ModelStates::from_entry(entry, fitted.facts),
             memory,
             rows: &fitted.rows,
             model: of_fit.map(|model| (model, MemorySource::Fitted)).or_else(assumed),

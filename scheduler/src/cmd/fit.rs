@@ -177,6 +177,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     for (why, rows) in &measured.left_out {
         output::note(format_args!("fit: {rows} rows are left out: {why}"));
     }
+    if let Some(note) = disturbances(&measured) {
+        output::note(format_args!("fit: {note}"));
+    }
     if !measured.unfit.is_empty() {
         output::note(format_args!(
             "fit: {} rows did not fit: plans that need as much memory as one of them are taken not to fit",
@@ -293,6 +296,29 @@ fn fit(
         }
     }
     (fitted, left_out, refused)
+}
+
+/// The number of disturbed rows that a note names.
+const MOST_NAMED: usize = 3;
+
+/// Which rows were measured beside other users of the machine, or did not settle.
+fn disturbances(measured: &Measured) -> Option<String> {
+    let rows = measured.workloads.iter().map(|workload| workload.rows.len()).sum::<usize>();
+    let disturbed = &measured.disturbed;
+    let named: Vec<String> =
+        disturbed.iter().take(MOST_NAMED).map(|(job, warnings)| format!("{job} ({warnings})")).collect();
+    let more = match disturbed.len().saturating_sub(MOST_NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (!disturbed.is_empty()).then(|| {
+        format!(
+            "{} of {rows} rows were disturbed or did not settle, and are fitted like the others: {}{more}; measure these jobs again on a \
+             quiet machine",
+            disturbed.len(),
+            named.join(", ")
+        )
+    })
 }
 
 /// Fits the memory of each workload and each program of the catalog.

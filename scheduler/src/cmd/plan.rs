@@ -100,7 +100,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             Exit::NothingMatched.because(message)
         })
     };
-    let entry = workload_lookup::entry(&catalog, name)?;
+    let entry = workload_lookup::entry(&catalog, name).or_else(|error| match fitted() {
+        Ok(_) => bail!(
+            "{} has '{name}', and no catalog does: name the file of its definition with --catalog",
+            args.model.display()
+        ),
+        Err(_) => Err(error),
+    })?;
     let batch = args.job.global_batch.unwrap_or(entry.global_batch());
     if let CatalogEntry::Program(program) = entry
         && let Some(reason) = program.refuses(&Plan::default(), batch)
@@ -160,7 +166,11 @@ fn doubts(found: &[BestPlan], capacity: Option<u64>) -> Vec<String> {
     let count = |is: &dyn Fn(&BestPlan) -> bool| found.iter().filter(|row| is(row)).count();
     let unknown = count(&|row| row.plan.is_some() && row.memory_bytes.is_none());
     if capacity.is_some() && unknown > 0 {
-        notes.push(format!("the memory of {unknown} plans is not known, and they are taken to fit"));
+        notes.push(format!(
+            "the memory is not known in {unknown} of {} rows, whose plans are taken to fit; give `parameters` and `state_per_parameter` \
+             in `model` of the definition",
+            found.len()
+        ));
     }
     let unfit = count(&|row| row.plan.is_none());
     if unfit > 0 {

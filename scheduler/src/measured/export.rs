@@ -27,6 +27,7 @@ pub(super) fn read(path: &Path, bytes: Vec<u8>) -> Result<Found, RowError> {
         match (row(launch), jobs.iter_mut().find(|(first, _)| is_job(first))) {
             (Ok(row), Some((_, of))) => {
                 of.launches.extend(row.launches);
+                row.warnings.iter().for_each(|warning| of.warnings.add(warning));
                 of.row.peak_memory_bytes = of.row.peak_memory_bytes.max(row.row.peak_memory_bytes);
             }
             (Ok(row), None) => jobs.push((launch, row)),
@@ -74,9 +75,11 @@ fn row(launch: &ExportRow) -> Result<Row, &'static str> {
             hidden,
             state_per_parameter: launch.optimizer_state_per_parameter,
         },
+        defined: Facts::default(),
         device_type,
         is_on_cores,
         memory_bytes: None,
+        warnings: launch.warnings.clone(),
         row: FittedRow {
             source: 0,
             global_batch,

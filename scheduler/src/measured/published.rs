@@ -11,7 +11,7 @@ use formats::{
     },
 };
 use jobs::workload_lookup;
-use record::facts::Facts;
+use record::{facts::Facts, rows::Warnings};
 
 use super::{Found, Inputs, Row, bytes, export, facts, step_times};
 
@@ -60,9 +60,11 @@ pub(super) fn table(path: &Path, inputs: &Inputs<'_>) -> anyhow::Result<Found> {
     let row = |row: FittedRow| Row {
         workload: workload.clone(),
         facts,
+        defined: Facts::default(),
         device_type: device_type.clone(),
         is_on_cores: false,
         memory_bytes,
+        warnings: Warnings::default(),
         launches: vec![row.step_ns],
         device_s: None,
         row,

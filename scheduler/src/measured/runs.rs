@@ -102,15 +102,16 @@ fn row(
         (row.status, row.group.is_none(), row.threads) == (Status::Ok, true, summary.threads)
             && (&row.job, &row.device) == (&summary.job, &summary.device)
     };
-    let defined = facts(catalog.entry(&summary.workload));
     let launches: Vec<&Measurement> = measurements.iter().filter(is_launch).collect();
     let walls: u64 = launches.iter().filter_map(|row| row.wall_ns).sum();
     Ok(Row {
         workload: summary.workload.clone(),
-        facts: seen(summary, &plan, defined),
+        facts: measured_facts(summary, &plan),
+        defined: facts(catalog.entry(&summary.workload)),
         device_type,
         is_on_cores,
         memory_bytes: smallest,
+        warnings: summary.warnings.clone(),
         row: FittedRow {
             source: 0,
             global_batch,
@@ -130,19 +131,16 @@ fn row(
     })
 }
 
-/// What a run says of a model, and of what it does not say, the definition. A rank that shares the model or the optimizer with others
-/// says nothing of the whole.
-fn seen(summary: &Summary, plan: &Plan, defined: Facts) -> Facts {
-    let is_whole = plan.zero == 0 && plan.tp == 1 && plan.pp == 1 && plan.precision == Precision::Fp32;
+/// What a run says of the model of a job. A rank that shares the model with others says nothing of the whole, and under bf16 the bytes
+/// of the optimizer may be of numbers of any size.
+fn measured_facts(summary: &Summary, plan: &Plan) -> Facts {
+    let holds_all = plan.zero == 0 && plan.tp == 1 && plan.pp == 1;
     // A worker of the catalog reports the parameters of the whole model on every rank.
-    let parameters = summary.parameters.filter(|_| is_whole || summary.command.is_none());
-    let bytes = summary.optimizer_bytes.zip(parameters).filter(|_| is_whole);
+    let parameters = summary.parameters.filter(|_| holds_all || summary.command.is_none());
+    let has_state = holds_all && plan.precision == Precision::Fp32;
+    let both = summary.optimizer_bytes.zip(parameters).filter(|(_, parameters)| has_state && *parameters > 0);
     // Optimizers also keep single numbers, such as the number of steps.
     let per_parameter =
-        bytes.map(|(bytes, parameters)| (bytes as f64 / (4 * parameters) as f64).round() as u32);
-    Facts {
-        parameters: parameters.or(defined.parameters),
-        state_per_parameter: per_parameter.or(defined.state_per_parameter),
-        ..defined
-    }
+        both.map(|(bytes, parameters)| (bytes as f64 / (4.0 * parameters as f64)).round() as u32);
+    Facts { parameters, state_per_parameter: per_parameter, ..Facts::default() }
 }

@@ -10,8 +10,9 @@ use formats::{
         step_times::{self, StepTime},
     },
 };
+use record::rows::Warnings;
 
-use super::{Found, Inputs, Row, facts, known_of};
+use super::{Found, Inputs, Row, facts};
 
 /// The rows of a table. What it leaves open of a model is that of the workload of the catalog, if there is one of this name.
 ///
@@ -32,11 +33,13 @@ pub(super) fn read(path: &Path, bytes: Vec<u8>, inputs: &Inputs<'_>) -> anyhow::
             )
         })?;
         Ok(Row {
-            facts: known_of(of_table, facts(inputs.catalog.entry(&workload))),
+            facts: of_table,
+            defined: facts(inputs.catalog.entry(&workload)),
             workload,
             device_type: device_type.to_owned(),
             is_on_cores: false,
             memory_bytes: device_memory_bytes,
+            warnings: Warnings::default(),
             launches: vec![row.step_ns],
             device_s: None,
             row,

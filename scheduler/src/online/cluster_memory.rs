@@ -1,12 +1,15 @@
-//! Whether plans fit on the devices of a described cluster.
+//! Whether plans fit on the devices of a described cluster, and plans of programs on the GPUs of this machine.
 
 use std::{collections::HashMap, path::PathBuf};
 
 use engine::topology::Topology;
 use formats::fitted::{FittedRow, ModelFile};
 use jobs::plans::{CUDA_CONTEXT_BYTES, Judgement, memory::DeviceMemory};
-use record::{facts::Facts, manifest::Manifest};
-use schema::{catalog::CatalogEntry, plan::Plan, units::HumanBytes};
+use record::{
+    facts::Facts,
+    manifest::{DeviceFacts, Manifest},
+};
+use schema::{catalog::CatalogEntry, device::Device, plan::Plan, units::HumanBytes};
 
 use crate::{
     models::ModelFiles,
@@ -29,18 +32,11 @@ impl ClusterMemory {
         topology: &Topology,
         files: ModelFiles<'_>,
     ) -> anyhow::Result<ClusterMemory> {
-        let mut capacity: HashMap<String, u64> = HashMap::new();
-        for node in topology.nodes() {
-            if let Some(bytes) = node.facts.device_memory_bytes {
-                let least = capacity.entry(node.device_type.clone()).or_insert(bytes);
-                *least = bytes.min(*least);
-            }
-        }
         let believed = manifest.scheduling.as_ref().map_or(&[][..], |of| &of.fitted_model);
         let paths = believed.iter().filter_map(|number| files.fitted.get(*number as usize));
         let read = |path: &PathBuf| Ok(ModelFile::read(path)?);
         let models = paths.map(read).collect::<anyhow::Result<_>>()?;
-        Ok(ClusterMemory { capacity, models })
+        Ok(ClusterMemory { capacity: capacities(topology, &manifest.devices), models })
     }
 
     /// Judges a plan by the upper end of the 95 % interval of the memory of its largest rank, as a fitted model has it, or else by the
@@ -69,7 +65,7 @@ impl ClusterMemory {
                 (peak.map(|peak| (peak.bytes, peak.at_most)), has_run)
             }
             None => {
-                let states = ModelStates::of(entry, Facts::default());
+                let states = ModelStates::from_entry(entry, Facts::default());
                 let bytes = states.map(|states| states.bytes(plan, DeviceMemory::Own) + CUDA_CONTEXT_BYTES);
                 (bytes.map(|bytes| (bytes, bytes)), false)
             }
@@ -88,5 +84,59 @@ impl ClusterMemory {
                 }
             }),
         }
+    }
+}
+
+/// The least memory of the devices of each type, of the nodes of a described cluster and of the GPUs of a machine.
+fn capacities(topology: &Topology, devices: &[DeviceFacts]) -> HashMap<String, u64> {
+    let described = topology
+        .nodes()
+        .iter()
+        .filter_map(|node| Some((node.device_type.clone(), node.facts.device_memory_bytes?)));
+    // Cores have no memory of their own.
+    let gpus = devices.iter().filter(|facts| matches!(facts.device, Device::Cuda(_)));
+    let known = gpus.filter_map(|facts| Some((facts.device_type(), facts.memory_bytes?)));
+    let mut capacities: HashMap<String, u64> = HashMap::new();
+    for (device_type, bytes) in described.chain(known) {
+        let least = capacities.entry(device_type).or_insert(bytes);
+        *least = bytes.min(*least);
+    }
+    capacities
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::catalog::Catalog;
+
+    use super::*;
+
+    const DEFINITION: &str = "[[program]]\nname = \"mine\"\ncommand = \"train {ranks} {micro_batch}\"\nbatches = [8]\naxes = [\"dp\"]\n\
+                              model = { parameters = 1_000_000_000, state_per_parameter = 2 }\n";
+
+    #[test]
+    fn plans_of_a_program_fit_on_a_gpu_that_holds_their_states() {
+        let mut catalog = Catalog::default();
+        catalog.add("mine.toml", DEFINITION).expect("it is well formed");
+        let entry = catalog.entry("mine").expect("it was added");
+        let none = Topology::new(std::iter::empty());
+        let refusal = |device: &str, gib: u64| {
+            let facts = DeviceFacts {
+                device: device.parse().expect("a device"),
+                name: "X".into(),
+                memory_bytes: Some(gib << 30),
+                peak_flops: Default::default(),
+                capabilities: Default::default(),
+                chip: Default::default(),
+                topology: Default::default(),
+            };
+            let device_type = facts.device_type();
+            let memory = ClusterMemory { capacity: capacities(&none, &[facts]), models: Vec::new() };
+            memory.judge(entry, 8, &Plan::default(), &device_type).refusal
+        };
+        // Three numbers of 4 bytes for each of 10^9 parameters, and 1 GiB for CUDA.
+        assert_eq!(refusal("cuda:0", 13), None);
+        let words = "needs up to 12.2 GiB, and a device has 12.0 GiB";
+        assert_eq!(refusal("cuda:0", 12).as_deref(), Some(words));
+        assert_eq!(refusal("cpu:0", 1), None, "cores have no memory of their own");
     }
 }

@@ -293,7 +293,11 @@ fn legal_plans(
             CatalogEntry::Workload(workload) => {
                 estimates.judge(workload, batch, plan, devices, Effort::Known)
             }
-            CatalogEntry::Program(_) => memory.judge(entry, batch, plan, device_type),
+            CatalogEntry::Program(_) => {
+                let judged = memory.judge(entry, batch, plan, device_type);
+                let refusal = judged.refusal.filter(|_| !is_wanted(entry, batch, plan));
+                Judgement { refusal, ..judged }
+            }
         }
     }))
 }

@@ -203,6 +203,7 @@ fn rows_of_a_run_are_those_of_its_export() {
         layers: workload.facts.layers,
         hidden: workload.facts.hidden,
         sequence: workload.facts.sequence,
+        optimizer_state_per_parameter: workload.facts.state_per_parameter,
         ..ExportRow::of(launch)
     };
     rows::write(&door.path("export.csv"), &launches.iter().map(exported).collect::<Vec<_>>()).unwrap();

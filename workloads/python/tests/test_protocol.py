@@ -83,6 +83,16 @@ for _ in range(3): optimizer.step(), shared.step()
             launch.run(program)
             ready = dict(launch.events())["ready"]
             self.assertEqual((ready["parameters"], ready["optimizer_bytes"]), (1024, 4 * (2 * 1000 + 12)))
+        ends = {
+            "": 0,
+            "class Outer(torch.optim.SGD): pass\no = Outer(o.parameters)\no.state = {}": None,
+            "o.state = [1]": None,
+        }
+        for change, expected in ends.items():
+            program = "import torch\no = torch.optim.SGD([torch.Parameter(8)])\no.state = {}\no.parameters = [torch.Parameter(8)]\n"
+            with self.subTest(change), Launch() as launch:
+                launch.run(program + change + "\nfor _ in range(3): o.step()\n")
+                self.assertEqual(dict(launch.events())["ready"].get("optimizer_bytes"), expected)
 
     def test_steps_lie_from_boundary_to_boundary(self):
         with Launch() as launch:

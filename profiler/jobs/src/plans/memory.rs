@@ -56,14 +56,14 @@ pub fn states_bytes(
 ) -> u64 {
     let state = match (plan.offload, memory) {
         (false, _) => state_per_parameter,
-        (true, DeviceMemory::Host) => state_per_parameter + 1,
+        (true, DeviceMemory::Host) => state_per_parameter.saturating_add(1),
         (true, DeviceMemory::Own) => 0,
     };
     let divided = |number: u64, by: u16| number / u64::from(by.max(1));
     let of_rank = divided(divided(parameters, plan.tp), plan.pp);
     let parameters = if plan.zero == 3 { divided(of_rank, plan.dp) } else { of_rank };
-    let state = state * if plan.zero > 0 { divided(of_rank, plan.dp) } else { of_rank };
-    numbers.bytes() * (parameters + state)
+    let state = state.saturating_mul(if plan.zero > 0 { divided(of_rank, plan.dp) } else { of_rank });
+    numbers.bytes().saturating_mul(parameters.saturating_add(state))
 }
 
 /// The activations that a sample leaves behind in the forward pass of a transformer, in bytes in fp32 and without recomputation;

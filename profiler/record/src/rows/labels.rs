@@ -171,6 +171,17 @@ impl Warnings {
         self.0.is_empty()
     }
 
+    /// The warnings that other users of the machine cause, and those of numbers that did not settle. A new measurement of the row may
+    /// have neither.
+    #[must_use]
+    pub fn of_disturbances(&self) -> Warnings {
+        use Warning::{Drift, Foreign, NotSteady, SlowedDown, Spread, Steal, Throttled};
+        let is_disturbance = |warning: &Warning| {
+            matches!(warning, Drift | Foreign | NotSteady | SlowedDown | Spread | Steal | Throttled)
+        };
+        self.iter().filter(is_disturbance).collect()
+    }
+
     /// Whether numbers with these warnings are valid.
     pub fn leave_valid(&self) -> bool {
         use Warning::{Alternating, Bursty, Cleanup, Killed, Looped, SparseLines, Unread};

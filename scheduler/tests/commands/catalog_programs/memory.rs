@@ -17,7 +17,7 @@ const PARAMETERS: u64 = 1_000_000;
 /// A fit of rows with these parameters and bytes of optimizers, from the plan of a row, of a program with ZeRO.
 fn fitted(seen: impl Fn(&str) -> (Option<u64>, Option<u64>)) -> Option<(Door, ModelFile)> {
     let door = with_definition(TRACE)?;
-    let axes = "axes = [\"dp\", \"ga\", \"zero\"]\nmost = { zero = 1 }\nwords = { zero = \"--zero\" }";
+    let axes = "model = { parameters = 7 }\naxes = [\"dp\", \"ga\", \"zero\"]\nmost = { zero = 1 }\nwords = { zero = \"--zero\" }";
     door.write("mine.toml", &DEFINITION.replace("axes = [\"dp\", \"ga\"]", axes));
     with_rows(
         &door,
@@ -81,7 +81,8 @@ fn what_is_not_known_of_states_is_said() {
     );
     let plan = "plan mine@b8 --devices 2 --model m.json --catalog mine.toml --memory 9MiB";
     let said = door.exits(0, plan).err;
-    let words = "plan: the memory of 1 plans is not known, and they are taken to fit";
+    let words =
+        "plan: the memory is not known in 1 of 1 rows, whose plans are taken to fit; give `parameters` and";
     assert!(said.contains(words), "{said}");
     door.write("mine.toml", &DEFINITION.replace("batches", "model = { state_per_parameter = 2 }\nbatches"));
     let least = plans(&door, "", 0).iter().map(|row| row.memory_bytes).min().flatten();

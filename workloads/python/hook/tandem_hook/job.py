@@ -224,8 +224,11 @@ class Job:
         self._optimizers.clear()
         optimizers = [optimizer for optimizer in known if optimizer is not None]
         # Optimizers do not know other parts of the model, such as buffers.
-        found = {"parameters": trained.parameters(optimizers), "optimizer_bytes": trained.state_bytes(optimizers)}
-        ready = {name: number for name, number in found.items() if number}
+        parameters = trained.parameters(optimizers)
+        ready = {"parameters": parameters} if parameters else {}
+        state_bytes = trained.state_bytes(optimizers) if parameters else None
+        if state_bytes is not None:
+            ready["optimizer_bytes"] = state_bytes
         if self._device is not None:
             ready["peak_bytes"] = self._memory()["peak_bytes"]
         ready["startup_ns"] = process_age_ns()

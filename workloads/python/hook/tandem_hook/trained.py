@@ -13,11 +13,16 @@ def parameters(optimizers) -> int:
     return sum(parameter.numel() for parameter in trained.values())
 
 
-def state_bytes(optimizers) -> int:
-    """The size of the tensors that optimizers keep for their parameters in this process; 0 if there are none."""
+def state_bytes(optimizers):
+    """The size of the tensors that optimizers keep for their parameters in this process, without those in lists; None if unknown."""
     held = {}
     for optimizer in optimizers:
-        for of_parameter in list(getattr(optimizer, "state", {}).values()):
+        state = getattr(optimizer, "state", None)
+        # An optimizer around another one has no state of its own, and those of PyTorch may have none.
+        is_of_pytorch = (type(optimizer).__module__ + ".").startswith("torch.optim.")
+        if not isinstance(state, dict) or not (state or is_of_pytorch):
+            return None
+        for of_parameter in list(state.values()):
             for value in of_parameter.values() if isinstance(of_parameter, dict) else ():
                 # Of a tensor that ranks divide, the part of this rank.
                 value = getattr(value, "_local_tensor", value)
