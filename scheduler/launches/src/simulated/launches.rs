@@ -176,8 +176,13 @@ impl SimulatedLauncher<'_> {
         let takes = self.course.switch(id, start.number, to, nth).unwrap_or_default();
         let recorded = self.course.leaves_at(id, start.number, to, nth);
         let latest = self.now + takes + takes.max(LATE);
-        let recorded = recorded.filter(|at| self.course.time_of(id, stretch, *at as f64) <= latest);
+        let done_at = recorded.map(|at| self.course.time_of(id, stretch, at as f64));
+        let recorded = recorded.filter(|_| done_at.is_some_and(|done_at| done_at <= latest));
+        // A launch that begins a little earlier than in the run is a little ahead. It does not stay ahead: otherwise, each of its
+        // launches would gain steps on the one before.
+        let is_ahead = done_at.is_some_and(|done_at| done_at + LATE < self.now);
         let at = match recorded {
+            Some(at) if !is_ahead => at,
             Some(at) => at.max(self.steps_at(id, self.now).round() as u64),
             None => boundary(self.steps_at(id, self.after(works_on))),
         };
