@@ -20,7 +20,8 @@ fn verify(name: &str, python: &Path) {
     let output = command.output().expect("profile starts");
     let said = Said::of(&output);
     assert_eq!(output.status.code(), Some(0), "{name}: {}\n{}", said.out, said.err);
-    assert!(said.out.contains(&format!("{name}@b16 checkpoint")), "{}", said.out);
+    let resumed = said.out.lines().filter(|line| line.contains(" resume ") && line.contains(" verified"));
+    assert_eq!(resumed.count(), 2, "under the first plan and under the most ranks: {}", said.out);
 }
 
 #[test]
