@@ -1,7 +1,13 @@
 //! Runs one job from its start until it has enough steady steps, and ends it at a step boundary.
 
+use std::collections::BTreeSet;
+
 use record::launch_end::LaunchEnd;
-use schema::{units::Nanos, wire::Event};
+use schema::{
+    spec::{LaunchSpec, Program},
+    units::Nanos,
+    wire::Event,
+};
 use statistics::{steady, warm_up};
 
 use crate::{
@@ -28,9 +34,10 @@ pub fn measure_alone(
     interrupt: &Interrupt,
 ) -> LaunchEnd {
     let mut first_step = FirstStep::new(&request, rule).filter(|_| !to_its_end);
+    let others = ranks_beside_the_first(&request.spec);
     let mut event_loop = EventLoop::new(rig, Some(sampler), interrupt);
     let member = event_loop.rig.add(request);
-    let mut measured = MeasuredLaunch::new(member, rule);
+    let mut measured = MeasuredLaunch::new(member, rule, others);
     let mut leaving = None;
     loop {
         match event_loop.next(None) {
@@ -39,6 +46,9 @@ pub fn measure_alone(
                 // After its first step, the number of steps decides when the launch is long enough.
                 first_step = first_step.filter(|_| !matches!(event, Event::Hello(_)));
                 measured.update(event_loop.rig, &event);
+            }
+            Some(RigEvent::Said { rank, event: Event::Step(_), .. }) => {
+                measured.other_rank_stepped(event_loop.rig, rank);
             }
             Some(RigEvent::Ended { end, .. }) => return end,
             Some(_) | None => {}
@@ -58,17 +68,26 @@ struct MeasuredLaunch {
     member: Member,
     pace: Pace,
     stop: StopCheck,
-    /// The steps of its first rank; the others are within a step of it.
+    /// The steps of its first rank. The others are within a step of it if they wait for each other.
     step_ns: Vec<u64>,
+    /// The ranks beside the first that have done no step. Without a step of each, the launch has no complete step.
+    without_step: BTreeSet<u32>,
     /// The total duration of the steps so far.
     spent_ns: u64,
     leaving: bool,
 }
 
 impl MeasuredLaunch {
-    fn new(member: Member, rule: StopRule) -> MeasuredLaunch {
+    fn new(member: Member, rule: StopRule, others: BTreeSet<u32>) -> MeasuredLaunch {
         let (pace, stop) = (Pace::default(), StopCheck::new(rule));
-        MeasuredLaunch { member, pace, stop, step_ns: Vec::new(), spent_ns: 0, leaving: false }
+        let (step_ns, without_step) = (Vec::new(), others);
+        MeasuredLaunch { member, pace, stop, step_ns, without_step, spent_ns: 0, leaving: false }
+    }
+
+    fn other_rank_stepped(&mut self, rig: &Rig, rank: u32) {
+        if self.without_step.remove(&rank) {
+            self.leave_or_go_on(rig);
+        }
     }
 
     fn update(&mut self, rig: &Rig, event: &Event) {
@@ -81,6 +100,10 @@ impl MeasuredLaunch {
             }
             _ => return,
         }
+        self.leave_or_go_on(rig);
+    }
+
+    fn leave_or_go_on(&mut self, rig: &Rig) {
         if self.leaving {
             return;
         }
@@ -106,6 +129,9 @@ impl MeasuredLaunch {
     }
 
     fn has_enough(&mut self) -> bool {
+        if !self.without_step.is_empty() {
+            return false;
+        }
         let seen = self.seen();
         let step_ns = &self.step_ns;
         let amount =
@@ -118,6 +144,14 @@ impl MeasuredLaunch {
     }
 }
 
+/// The ranks of a worker but for the first. A user's program starts its ranks itself, so that their number is not known before.
+fn ranks_beside_the_first(spec: &LaunchSpec) -> BTreeSet<u32> {
+    match &spec.program {
+        Program::Command(_) => BTreeSet::new(),
+        Program::Training(_) | Program::AllReduce(_) => (1..spec.devices.len() as u32).collect(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,7 +159,7 @@ mod tests {
 
     /// Feeds steps of these lengths until there is enough; returns how many it took.
     fn steps_until_enough(rule: StopRule, step_ns: impl Iterator<Item = u64>) -> usize {
-        let mut measured = MeasuredLaunch::new(Member(0), rule);
+        let mut measured = MeasuredLaunch::new(Member(0), rule, BTreeSet::new());
         for (i, ns) in step_ns.enumerate() {
             measured.count(ns);
             if measured.has_enough() {
@@ -158,6 +192,20 @@ mod tests {
         assert_eq!(steps_until_enough(StopRule::Seconds(4.0), noisy(second)), 3 + 12);
         let cold = [9 * second, 5 * second].into_iter().chain(noisy(2 * second));
         assert_eq!(steps_until_enough(StopRule::Seconds(2.0), cold), 3 + 3);
+    }
+
+    #[test]
+    fn a_launch_goes_on_until_each_rank_has_done_a_step() {
+        let mut measured = MeasuredLaunch::new(Member(0), StopRule::Steps(5), [1, 2].into());
+        let step = |measured: &mut MeasuredLaunch| {
+            measured.count(10_000_000);
+            measured.has_enough()
+        };
+        assert!((0..400).all(|_| !step(&mut measured)), "two ranks have no step");
+        measured.without_step.remove(&2);
+        assert!(!step(&mut measured), "one rank has no step");
+        measured.without_step.remove(&1);
+        assert!(step(&mut measured));
     }
 
     #[test]
