@@ -96,13 +96,14 @@ impl Draft {
     }
 
     fn batch_and_accumulation(&mut self, options: &[HelpOption]) {
-        let of = |wanted: Role| find(options, wanted);
-        let (global, micro, either) = (of(Role::GlobalBatch), of(Role::MicroBatch), of(Role::Batch));
+        let option_for = |wanted: Role| find(options, wanted);
+        let (global, micro) = (option_for(Role::GlobalBatch), option_for(Role::MicroBatch));
+        let either = option_for(Role::Batch);
         let number = |draft: &mut Draft, option: &HelpOption, name: &str| {
             let typed = draft.arguments.fill(option, name);
             typed.as_deref().or(option.default.as_deref()).and_then(|text| text.parse::<u32>().ok())
         };
-        let accumulation = of(Role::Accumulation);
+        let accumulation = option_for(Role::Accumulation);
         if let Some(option) = accumulation {
             self.plan.ga = number(self, option, "{ga}").and_then(|ga| ga.try_into().ok()).unwrap_or(1).max(1);
             self.definition.axes.push("ga");

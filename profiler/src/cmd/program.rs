@@ -39,10 +39,10 @@ enum Action {
 
 /// Write a first [[program]] definition for --catalog from a command, by its `--help`.
 ///
-/// The command is started once, with --help at its end. If it is a Python, the interpreter is started once more, to look for PyTorch. A command that begins with a launcher, such as torchrun, `accelerate
-/// launch` or `python3 -m torch.distributed.run`, is started without the launcher: python3 runs the script. A program that does
-/// not know --help may train: it is killed after 120 s, with all processes that it has started. The names of options show the
-/// batch, gradient accumulation, the precision, activation checkpointing and stages of ZeRO. The default job of the definition is
+/// The command is started once, with --help at its end. A Python is started once more, to look for PyTorch. A command that begins
+/// with a launcher, such as torchrun, `accelerate launch` or `python3 -m torch.distributed.run`, is started without the launcher:
+/// python3 runs the script. A program that does not know --help may train: it is killed after 120 s, with all processes that it has
+/// started. The names of options show the batch, gradient accumulation, the precision, activation checkpointing and stages of ZeRO. The default job of the definition is
 /// the command as typed. Comments in the file list the options that were not found, and questions for the user.
 ///
 /// Example: `profile program init --out mine.toml -- python3 train.py --batch-size 8`

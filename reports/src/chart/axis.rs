@@ -256,14 +256,15 @@ mod tests {
     #[test]
     fn ticks_of_plain_numbers_have_their_own_digits() {
         let plain = || Axis::new("lr", "lr", Unit::Plain);
-        let of = |axis: &Axis, values: &[f64]| AxisRange::of(axis, values.iter().map(|value| (*value, None)));
-        let logarithmic = words(&of(&plain().log(), &[0.0001, 0.1]), 8);
+        let range =
+            |axis: &Axis, values: &[f64]| AxisRange::of(axis, values.iter().map(|value| (*value, None)));
+        let logarithmic = words(&range(&plain().log(), &[0.0001, 0.1]), 8);
         assert!(logarithmic.iter().all(|word| word.len() <= 6), "{logarithmic:?}");
         assert!(
             ["0.0001", "0.001", "0.01", "0.1"].iter().all(|word| logarithmic.contains(&(*word).to_owned())),
             "{logarithmic:?}"
         );
-        let linear = words(&of(&plain(), &[1e-7, 4e-7]), 5);
+        let linear = words(&range(&plain(), &[1e-7, 4e-7]), 5);
         assert!(
             linear.contains(&"0.0000001".to_owned()) && linear.contains(&"0.0000004".to_owned()),
             "{linear:?}"

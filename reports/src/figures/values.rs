@@ -172,8 +172,9 @@ mod tests {
         let [lr, workers] = planes(figure) else { panic!("two names") };
         assert_eq!((&*lr.x.column, &*workers.x.column, &*workers.title), ("lr", "workers", "a@b8"));
         let points = |plane: &Plane| -> Vec<(String, Vec<(f64, f64)>)> {
-            let of = |series: &Series| series.points.iter().map(|point| (point.x, point.y)).collect();
-            plane.series.iter().map(|series| (series.name.clone(), of(series))).collect()
+            let coordinates =
+                |series: &Series| series.points.iter().map(|point| (point.x, point.y)).collect();
+            plane.series.iter().map(|series| (series.name.clone(), coordinates(series))).collect()
         };
         assert_eq!(
             points(workers),

@@ -263,8 +263,8 @@ fn legal_plans(
         wanted.contains(&(Cow::Borrowed(entry.name()), batch, *plan))
     };
     let lacks_time = |entry: CatalogEntry<'_>, batch, plan: &Plan, device_type: &str| {
-        let of = (entry.name(), batch, *plan);
-        truth.is_some_and(|truth| !true_plans::has_time(truth, topology, of, device_type))
+        let job = (entry.name(), batch, *plan);
+        truth.is_some_and(|truth| !true_plans::has_time(truth, topology, job, device_type))
     };
     let without_time =
         || Judgement { refusal: Some("its true time is not known".into()), ..Judgement::default() };
