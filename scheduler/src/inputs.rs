@@ -122,6 +122,7 @@ fn job(
     let refuse = |(column, message): (&str, String)| at.refuse(column, message);
     let (what, plan) = what(&row, catalog, purpose).map_err(refuse)?;
     let why_no_checkpoint = why_no_checkpoint(&what, catalog);
+    let is_program = is_users_program(&what, catalog);
     let devices = row.devices.or(plan.map(|plan| plan.ranks())).unwrap_or(1);
     if devices > most_devices && !row.elastic {
         let column = if row.devices.is_some() { "devices" } else { "job" };
@@ -143,7 +144,8 @@ fn job(
         name: row.name,
         shared: Arc::new(SharedRequest {
             takes_no_checkpoint: why_no_checkpoint,
-            pausing: pausing(is_users_program(&what, catalog), steps_regex.is_some()),
+            pausing: pausing(is_program, steps_regex.is_some()),
+            steps_in_start: steps_in_start(is_program, steps_regex.is_some()),
             what,
             plan,
             devices,
@@ -269,6 +271,15 @@ fn pausing(is_users_program: bool, has_steps_regex: bool) -> Pausing {
             Pausing::Freezes("its steps are found in its output, and nothing can hold it between two of them")
         }
         (true, false) => Pausing::HoldsMemory,
+    }
+}
+
+/// See [`SharedRequest::steps_in_start`].
+fn steps_in_start(is_users_program: bool, has_steps_regex: bool) -> u64 {
+    match (is_users_program, has_steps_regex) {
+        (false, _) => 0,
+        (true, true) => 1,
+        (true, false) => 2,
     }
 }
 

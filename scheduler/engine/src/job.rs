@@ -63,6 +63,9 @@ pub struct SharedRequest {
     pub steps_regex: Option<String>,
     /// The reason why the job takes no checkpoint and loses all its steps when it is stopped. `None` for a job that takes them.
     pub takes_no_checkpoint: Option<&'static str>,
+    /// The steps that each launch of the job has done when its start is over. The step hook is ready after the second step of a program,
+    /// and a program whose steps are lines of output is heard at its first.
+    pub steps_in_start: u64,
     pub pausing: Pausing,
     pub user: String,
     pub virtual_cluster: String,

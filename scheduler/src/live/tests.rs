@@ -45,6 +45,7 @@ fn asked(id: u32, steps: Option<u64>) -> JobRequest {
             max_devices: None,
             steps_regex: None,
             takes_no_checkpoint: Some("it is a command"),
+            steps_in_start: 0,
             pausing: Pausing::HoldsMemory,
             user: String::new(),
             virtual_cluster: String::new(),

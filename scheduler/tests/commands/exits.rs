@@ -10,6 +10,8 @@ use crate::{
     startups::{HEADER, SECOND, simulated, with_row},
 };
 
+const MILLISECOND: u64 = SECOND / 1000;
+
 /// Takes a number of steps with the fake PyTorch, one line for each in a file, and saves its work.
 const TRAIN: &str = "import sys, time, torch
 optimizer = torch.optim.SGD([torch.Parameter(8)])
@@ -78,8 +80,14 @@ fn jobs_of_a_simulation_keep_their_devices_until_they_have_exited() {
     );
     let rows = simulated(&door, "t.csv --policy fifo --switch-cost 2s");
     let ends: Vec<_> =
-        rows.iter().map(|row| row.end_ns.map(|ns| (ns + 500) / 1000 * 1000 / SECOND)).collect();
-    assert_eq!(ends, [3 + 3 + 2, 8 + 2, 10 + 7].map(Some));
-    assert_eq!(rows[0].running_ns.map(|ns| (ns + 500) / SECOND), Some(5), "{:?}", rows[0]);
+        rows.iter().map(|row| row.end_ns.map(|ns| (ns + 500) / 1000 * 1000 / MILLISECOND)).collect();
+    // Two of the 30 steps of the program are part of its start, and two of the 7 steps of the other program.
+    assert_eq!(ends, [7_800, 9_800, 9_800 + 7_000].map(Some));
+    assert_eq!(
+        rows[0].running_ns.map(|ns| (ns + 500) / 1000 * 1000 / MILLISECOND),
+        Some(4_800),
+        "{:?}",
+        rows[0]
+    );
     assert_eq!(rows[0].first_100_ns, None);
 }

@@ -1,6 +1,6 @@
 //! Runs simulated again with what was measured in them.
 
-use std::{collections::BTreeSet, fs, thread};
+use std::{collections::BTreeSet, fs, path::Path, process::Command, thread};
 
 use formats::{
     decision::{self, Action, ClusterEvent},
@@ -96,6 +96,37 @@ fn a_job_that_finished_when_it_was_stopped_finishes_by_hindsight() {
     assert!(found.job_jct.median_percent > 1.0, "{found:?}");
     let left = found.hindsight.expect("it was asked for").job_jct;
     assert!(left.max_percent < 0.1, "{left:?}");
+}
+
+/// The step hook is ready after the second step. A simulation that trained both steps again would be 100 ms late for each job.
+#[test]
+fn steps_within_the_start_of_a_program_are_not_trained_again() {
+    if !Command::new("python3").arg("-V").output().is_ok_and(|output| output.status.success()) {
+        return schema::skips::skipped("python3", "there is no python3");
+    }
+    let door = crate::door();
+    door.write(
+        "train.py",
+        "import time, torch\noptimizer = torch.optim.SGD([torch.Parameter(8)])\n\
+         for step in range(16):\n    time.sleep(0.05)\n    optimizer.step()\n",
+    );
+    door.write(
+        "t.csv",
+        "name,submit_s,job,command,steps,step_ns\na,0,,python3 train.py,16,50000000\nb,0,,python3 train.py,16,50000000\n",
+    );
+    let fake = Path::new(env!("CARGO_MANIFEST_DIR")).join("../workloads/python/tests/fake");
+    let mut command =
+        door.command("run t.csv --policy fifo --device cpu:0 --switch-cost 1s --start-cost 1s --out r");
+    let output = command.env("PYTHONPATH", fake).output().expect("sched starts");
+    assert!(output.status.success(), "{}", Said::of(&output).err);
+    let said = door.exits(0, "fidelity r --hindsight --json");
+    let found: Fidelity = rows::from_json(&said.out).unwrap();
+    let left = found.hindsight.expect("it was asked for").job_jct;
+    assert!(left.max_percent < 0.5, "{left:?}");
+    // The prediction begins with a start of one second, within which both steps are done.
+    let predicted: Vec<Prediction> = rows::read(&door.path("r/predictions.csv")).unwrap();
+    let ends: Vec<u64> = predicted.iter().map(|row| row.end_ns.expect("it ends") / 1_000_000).collect();
+    assert_eq!(ends, [1_700, 3_400]);
 }
 
 /// Policies that preempt jobs: by stops, or by pauses.

@@ -303,6 +303,10 @@ fn asked(jobs: &[Wanted]) -> Vec<JobRequest> {
                 Wanted::Training(..) => None,
                 Wanted::Command(_) => Some("it is a command"),
             },
+            steps_in_start: match wanted {
+                Wanted::Training(..) => 0,
+                Wanted::Command(_) => 2,
+            },
             pausing: match wanted {
                 Wanted::Training(..) => Pausing::FreesMemory,
                 Wanted::Command(_) => Pausing::HoldsMemory,

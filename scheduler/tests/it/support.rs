@@ -39,6 +39,7 @@ pub(crate) fn asked(id: u32, arrival: u64, devices: u32, steps: u64, step_ns: u6
             max_devices: None,
             steps_regex: None,
             takes_no_checkpoint: None,
+            steps_in_start: 0,
             pausing: Pausing::FreesMemory,
             user: String::new(),
             virtual_cluster: String::new(),

@@ -30,11 +30,23 @@ impl SimulatedLauncher<'_> {
             None => self.cost(id, cost)?,
         };
         let takes = self.ordered(id, Settled::Running).unwrap_or(takes);
+        self.launches[id].steps_in_start = self.steps_within(start, takes)?;
         for device in &start.devices {
             self.devices[device.0 as usize].has.push(id);
         }
         self.switch(id, Settled::Running, false, takes);
         Ok(())
+    }
+
+    /// The steps that a launch does within its start: no more than the job has left, and than fit into the time of the start.
+    fn steps_within(&self, start: &StartRequest, takes: Nanos) -> anyhow::Result<u64> {
+        let (asked, launch) = (&self.asked[start.job.0 as usize], &self.launches[start.job]);
+        if asked.steps_in_start == 0 || asked.part_ns.is_some() {
+            return Ok(0);
+        }
+        let fitting = takes.0 as f64 / self.step_ns(start, &[], &[])?;
+        let left = asked.steps.unwrap_or_default().saturating_sub(launch.saved.unwrap_or(0));
+        Ok(asked.steps_in_start.min(whole(fitting)).min(left))
     }
 
     pub(super) fn suspend(&mut self, id: JobId) -> anyhow::Result<()> {
@@ -102,7 +114,10 @@ impl SimulatedLauncher<'_> {
                 if let Some(why) = self.lacks_memory(id) {
                     return self.fail(id, ErrorKind::OutOfMemory, &why);
                 }
-                self.launches[id].began.get_or_insert(now);
+                let launch = &mut self.launches[id];
+                launch.began.get_or_insert(now);
+                launch.stretch.steps += std::mem::take(&mut launch.steps_in_start) as f64;
+                steps = whole(launch.stretch.steps);
                 self.train(id)?;
             }
             Settled::Paused => {

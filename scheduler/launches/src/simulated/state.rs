@@ -31,6 +31,8 @@ pub(super) struct SimulatedLaunch {
     /// Counts the times that it began or ceased to train.
     pub(super) stint: u32,
     pub(super) stretch: Stretch,
+    /// Steps that it does within its start, until the start is over.
+    pub(super) steps_in_start: u64,
     /// Times as long as the model says, by chance.
     pub(super) speed: f64,
     /// When it began to run. `None` until then.
@@ -76,6 +78,7 @@ impl SimulatedLaunch {
             number: 0,
             stint: 0,
             stretch: Stretch { launch: start.number, ..Stretch::default() },
+            steps_in_start: 0,
             speed: 1.0,
             began: None,
             saved: None,

@@ -236,7 +236,7 @@ impl SimulatedLauncher<'_> {
     }
 
     /// Time of a step by the model, with what checkpoints take. `company` is in the order of the numbers of jobs.
-    fn step_ns(
+    pub(super) fn step_ns(
         &self,
         start: &StartRequest,
         company: &[&StartRequest],

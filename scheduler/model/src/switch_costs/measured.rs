@@ -67,7 +67,8 @@ impl Measured {
             of_workload.len() - 1
         });
         let ns = &row.ns;
-        let deviation = log_deviation(ns.ci_lo as f64, ns.ci_hi as f64, row.repeats as usize);
+        let deviation =
+            ns.interval.and_then(|[lo, hi]| log_deviation(lo as f64, hi as f64, row.repeats as usize));
         let part = PartCost { ns: ns.value as f64, log_deviation: deviation.unwrap_or(0.0) };
         of_workload[place].parts.insert(row.part, part);
         Ok(())
@@ -156,7 +157,7 @@ pub(super) mod tests {
             job: job.into(),
             devices: (0..devices).map(Device::Cuda).collect(),
             part,
-            ns: Number { value, ci_lo, ci_hi },
+            ns: Number { value, interval: Some([ci_lo, ci_hi]) },
             bytes: None,
             repeats: 5,
         }

@@ -42,6 +42,7 @@ fn member(id: u32, floor: f64, steps: u64) -> JobRequest {
             max_devices: None,
             steps_regex: None,
             takes_no_checkpoint: None,
+            steps_in_start: 0,
             pausing: Pausing::FreesMemory,
             user: String::new(),
             virtual_cluster: String::new(),
