@@ -1,6 +1,6 @@
 //! Rows of a group: one for each seat of a visit, over the window that all members share.
 
-use colocate::window::{self, SteadyPart, Step};
+use colocate::window::{self, SteadyPart, Step, Used};
 use jobs::cells;
 use record::{
     group::{Group, Visit},
@@ -244,14 +244,11 @@ impl Together<'_> {
             let beside = "it did not run to its end beside the others";
             return row.wall_ns.is_none().then(|| too_short(beside));
         }
-        let used: Vec<JobStep> = part
-            .steps
-            .iter()
-            .map(|step| JobStep {
-                dur_ns: step.length_ns,
-                ..launches[step.launch].events.steps[step.step].clone()
-            })
-            .collect();
+        let raw = |step: &Used| &launches[step.launch].events.steps[step.step];
+        let working_ns: u64 = part.steps.iter().map(|step| raw(step).dur_ns).sum();
+        row.held_ns = Some(part.window_ns.saturating_sub(working_ns));
+        let used: Vec<JobStep> =
+            part.steps.iter().map(|step| JobStep { dur_ns: step.length_ns, ..raw(step).clone() }).collect();
         let step_ns: Vec<u64> = used.iter().map(|step| step.dur_ns).collect();
         let steady = Steady { class: part.class, start: 0, end: step_ns.len() };
         let summary = LaunchSummary::within(&step_ns, steady)?;

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use front_door::{Background, Door, has_cores, wait_until};
 use record::{
     group::{Group, Visit},
-    rows::{self, Curve, ErrorKind, HostSample, Interference, Measurement, Side, Status},
+    rows::{self, Curve, ErrorKind, ExportStep, HostSample, Interference, Measurement, Side, Status},
     run_dir::RunDir,
 };
 use rustix::process::Signal;
@@ -150,6 +150,19 @@ fn rates_under_turns_are_over_the_window_and_have_no_tail() {
         let steps_s = Nanos(row.step_ns_mean.expect("it stepped")).as_secs_f64() * row.steps_used as f64;
         assert!((steps_s / window_s - 1.0).abs() < 1e-4, "{row:?}");
     }
+    door.exits(0, "export r --steps --out steps.csv");
+    let steps: Vec<ExportStep> = rows::read(&door.path("steps.csv")).expect("steps are exported");
+    for row in &together {
+        let counted = steps.iter().filter(|step| step.launch == row.launch && step.in_window == Some(true));
+        let working_ns: u64 = counted.map(|step| step.dur_ns).sum();
+        assert_eq!(
+            row.held_ns.zip(row.window_ns).map(|(held, window)| window - held),
+            Some(working_ns),
+            "{row:?}"
+        );
+        assert!(row.held_ns >= Some(working_ns / 4), "the other member has its turns: {row:?}");
+    }
+    assert!(alone.iter().all(|row| row.held_ns.is_none()), "{alone:?}");
     assert!(alone.iter().all(|row| row.step_ns_p90.is_some()), "{alone:?}");
     assert!(together.iter().all(|row| (row.step_ns_p90, row.step_ns_p99) == (None, None)), "{together:?}");
     assert!(door.interference("r").iter().all(|row| row.slowdown_p99.is_none()));

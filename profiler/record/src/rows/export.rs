@@ -152,6 +152,9 @@ columns! {
         wall_ns: Option<u64> ["ns"],
         /// Length of the window in which the counters below grew.
         window_ns: Option<u64> ["ns"],
+        /// The part of window_ns in which the job did no step, because it was held between two of them. Empty for a job alone, whose
+        /// window leaves out such time.
+        held_ns: Option<u64> ["ns"],
         /// Time from the start of the slowest rank's process until it was ready.
         startup_ns: Option<u64> ["ns"],
         /// Time from the last step, or from the order to stop if that came later, to the end of the last process. Empty if no step was

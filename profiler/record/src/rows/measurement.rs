@@ -86,6 +86,10 @@ pub struct Measurement {
     pub wall_ns: Option<u64>,
     /// Length of the window in which the counters below grew.
     pub window_ns: Option<u64>,
+    /// The part of `window_ns` in which the job did no step, because it was held between two of them. Empty for a job alone, whose
+    /// window leaves out such time.
+    #[serde(default)]
+    pub held_ns: Option<u64>,
     /// Time from the start of the slowest rank's process to its `ready`. For a command, the time from the start of its first process
     /// until the last of its ranks is ready, or until the first line of output that shows a step.
     pub startup_ns: Option<u64>,
