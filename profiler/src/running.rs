@@ -16,6 +16,32 @@ pub(crate) enum Trouble {
     Interrupted,
 }
 
+/// The event that shows that a program trains.
+#[derive(Clone, Copy)]
+pub(crate) enum Begins {
+    /// Its step hook is ready.
+    Ready,
+    /// A line of its output shows a step.
+    Heard,
+}
+
+impl Begins {
+    fn shows(self, event: &Event) -> bool {
+        match self {
+            Begins::Ready => matches!(event, Event::Ready(_)),
+            Begins::Heard => matches!(event, Event::Hello(_)),
+        }
+    }
+
+    /// What is said of a program that does not train.
+    fn missing(self) -> &'static str {
+        match self {
+            Begins::Ready => "its step hook was not ready",
+            Begins::Heard => "no line of its output showed a step",
+        }
+    }
+}
+
 /// A launch that has not ended.
 pub(crate) struct Running<'a> {
     pub(crate) event_loop: EventLoop<'a>,
@@ -54,18 +80,18 @@ impl<'a> Running<'a> {
         Running { event_loop, member, ranks, checkpoint, said, saved, has_answered, pid, is_over }
     }
 
-    /// Grants a program its first steps, and waits until its step hook is ready, at most for `limit`. Returns when this was.
-    pub(crate) fn begin(&mut self, steps: u64, limit: Duration) -> Result<Nanos, Trouble> {
+    /// Grants a program its first steps, and waits until it trains, at most for `limit`. Returns when this was.
+    pub(crate) fn begin(&mut self, begins: Begins, steps: u64, limit: Duration) -> Result<Nanos, Trouble> {
         self.event_loop.rig.extend(self.member, steps);
         let until = Nanos::monotonic_now() + limit.into();
         loop {
-            if let Some(ready) = self.all_have(|event| matches!(event, Event::Ready(_)).then_some(())) {
-                return Ok(ready.iter().map(|(at, ())| *at).max().unwrap_or_default());
+            if let Some(trains) = self.all_have(|event| begins.shows(event).then_some(())) {
+                return Ok(trains.iter().map(|(at, ())| *at).max().unwrap_or_default());
             }
             let now = Nanos::monotonic_now();
             if now > until {
-                let waited = Nanos::from(limit);
-                return Err(Trouble::Failed(format!("its step hook was not ready after {waited}")));
+                let (missing, waited) = (begins.missing(), Nanos::from(limit));
+                return Err(Trouble::Failed(format!("{missing} after {waited}")));
             }
             self.go_on_until(Some(now + LOOK_AT_START.into()))?;
         }

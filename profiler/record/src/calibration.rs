@@ -72,36 +72,44 @@ impl Calibration {
 }
 
 /// A heading for people, because the file has three numbers without names.
-const HEADING: &str =
-    "# Three numbers in brackets: what was measured, and its 95 % interval over the repeats.\n\n";
+const HEADING: &str = "# Three numbers in brackets: what was measured, and its 95 % interval over the repeats. One number has no interval.\n\n";
 
-/// A number and its 95 % interval. In a file it is `[value, ci_lo, ci_hi]`, so that a row has one line for
-/// each of its numbers.
+/// A number and its 95 % interval. In a file it is `[value, ci_lo, ci_hi]`, or `[value]` without an interval, so that a row has one
+/// line for each of its numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured<T> {
     pub value: T,
-    pub ci_lo: T,
-    pub ci_hi: T,
+    /// The lower and the upper end. `None` if the repeats are too few and too different to tell.
+    pub interval: Option<[T; 2]>,
 }
 
 impl<T: Serialize> Serialize for Measured<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        [&self.value, &self.ci_lo, &self.ci_hi].serialize(serializer)
+        serializer.collect_seq(std::iter::once(&self.value).chain(self.interval.iter().flatten()))
     }
 }
 
 /// A measured value is finite, above 0, and inside its interval.
 impl<'de, T: Deserialize<'de> + PartialOrd + Default + Display> Deserialize<'de> for Measured<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Measured<T>, D::Error> {
-        let numbers = Vec::deserialize(deserializer)?;
+        let numbers: Vec<T> = Vec::deserialize(deserializer)?;
         let count = numbers.len();
-        let [value, ci_lo, ci_hi] = <[T; 3]>::try_from(numbers).map_err(|_| {
-            let what = "what was measured, and the lower and the upper end of its interval";
-            D::Error::custom(format!("{count} numbers, where three belong: {what}"))
-        })?;
+        let spelled = numbers.iter().map(T::to_string).collect::<Vec<_>>().join(", ");
         let wrong = |what: &str| {
-            let numbers = format!("[{value}, {ci_lo}, {ci_hi}]");
-            D::Error::custom(format!("{numbers}: {what}; calibrate again with `profile calibrate`"))
+            D::Error::custom(format!("[{spelled}]: {what}; calibrate again with `profile calibrate`"))
+        };
+        let (value, ci_lo, ci_hi) = match <[T; 3]>::try_from(numbers) {
+            Ok([value, ci_lo, ci_hi]) => (value, ci_lo, ci_hi),
+            Err(numbers) => match <[T; 1]>::try_from(numbers) {
+                Ok([value]) if value > T::default() && value.to_string() != "inf" => {
+                    return Ok(Measured { value, interval: None });
+                }
+                Ok(_) => return Err(wrong("what was measured is finite and above 0")),
+                Err(_) => {
+                    let what = "what was measured, and the lower and the upper end of its interval";
+                    return Err(D::Error::custom(format!("{count} numbers, where three belong: {what}")));
+                }
+            },
         };
         // A comparison with NaN is false.
         if !(ci_lo >= T::default() && value > T::default()) {
@@ -111,7 +119,7 @@ impl<'de, T: Deserialize<'de> + PartialOrd + Default + Display> Deserialize<'de>
             return Err(wrong("a number is not finite"));
         }
         match ci_lo <= value && value <= ci_hi {
-            true => Ok(Measured { value, ci_lo, ci_hi }),
+            true => Ok(Measured { value, interval: Some([ci_lo, ci_hi]) }),
             false => Err(wrong("the first number lies outside the interval that the other two are of")),
         }
     }
@@ -288,36 +296,45 @@ mod tests {
             spin: vec![SpinRow {
                 devices: [Device::Cpu(vec![0]), Device::Cpu(vec![1])],
                 cores: [0, 1],
-                ratio: Measured { value: 1.01, ci_lo: 0.995, ci_hi: 1.025 },
+                ratio: Measured { value: 1.01, interval: Some([0.995, 1.025]) },
                 repeats: 8,
             }],
             memory: vec![MemoryRow {
                 devices: cores(&[0, 1]),
                 array_bytes: 128 << 20,
-                bytes_per_s: Measured { value: 20_000_000_000, ci_lo: 19_000_000_000, ci_hi: 21_000_000_000 },
+                bytes_per_s: Measured {
+                    value: 20_000_000_000,
+                    interval: Some([19_000_000_000, 21_000_000_000]),
+                },
                 repeats: 5,
             }],
             copy: vec![CopyRow {
                 device: Device::Cuda(0),
                 direction: Direction::HostToDevice,
                 bytes: 1 << 30,
-                bytes_per_s: Measured { value: 55_000_000_000, ci_lo: 54_000_000_000, ci_hi: 56_000_000_000 },
+                bytes_per_s: Measured {
+                    value: 55_000_000_000,
+                    interval: Some([54_000_000_000, 56_000_000_000]),
+                },
                 repeats: 5,
             }],
             all_reduce: vec![AllReduceRow {
                 devices: cores(&[0, 1]),
                 collectives: Collectives::Gloo,
                 bytes: 1024,
-                time_ns: Measured { value: 100_000, ci_lo: 80_000, ci_hi: 125_000 },
-                algorithm_bytes_per_s: Measured { value: 10_240_000, ci_lo: 8_192_000, ci_hi: 12_800_000 },
-                bus_bytes_per_s: Measured { value: 10_240_000, ci_lo: 8_192_000, ci_hi: 12_800_000 },
+                time_ns: Measured { value: 100_000, interval: Some([80_000, 125_000]) },
+                algorithm_bytes_per_s: Measured {
+                    value: 10_240_000,
+                    interval: Some([8_192_000, 12_800_000]),
+                },
+                bus_bytes_per_s: Measured { value: 10_240_000, interval: Some([8_192_000, 12_800_000]) },
                 repeats: 5,
             }],
             restart: vec![RestartRow {
                 job: "gpt2-mini@b8@dp1".into(),
                 devices: cores(&[0]),
                 part: Switch::Checkpoint,
-                ns: Measured { value: 40_000_000, ci_lo: 38_000_000, ci_hi: 42_000_000 },
+                ns: Measured { value: 40_000_000, interval: Some([38_000_000, 42_000_000]) },
                 bytes: Some(30_000_000),
                 repeats: 5,
             }],
@@ -371,6 +388,8 @@ mod tests {
                 "line 20: [NaN, 0.995, 1.025]: what was measured is above 0",
             ),
             ("[1.01, 0.995, 1.025]", "[-1.01, -1.025, -0.995]", "what was measured is above 0"),
+            ("[1.01, 0.995, 1.025]", "[0.0]", "line 20: [0]: what was measured is finite and above 0"),
+            ("[1.01, 0.995, 1.025]", "[inf]", "line 20: [inf]: what was measured is finite and above 0"),
             ("repeats = 8", "repeats = 0", "line 21: 0 repeats"),
             (
                 "part = \"checkpoint\"",
@@ -398,8 +417,10 @@ mod tests {
             calibration.git_revision = Some(text.clone());
             calibration.command.push(text.clone());
             calibration.run = keep[0].then(|| text.clone());
-            calibration.spin[0].ratio = Measured { value: ratio, ci_lo: ratio / 2.0, ci_hi: ratio * 2.0 };
-            calibration.memory[0].bytes_per_s.ci_hi = calibration.memory[0].bytes_per_s.value.max(number);
+            calibration.spin[0].ratio =
+                Measured { value: ratio, interval: keep[0].then_some([ratio / 2.0, ratio * 2.0]) };
+            let speed = &mut calibration.memory[0].bytes_per_s;
+            speed.interval = Some([speed.value, speed.value.max(number)]);
             calibration.restart[0].part = part;
             calibration.restart[0].bytes = keep[1].then_some(number);
             let measured = calibration.restart[0].ns;

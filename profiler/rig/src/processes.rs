@@ -113,7 +113,7 @@ pub fn descendants(root: i32) -> Vec<ProcessId> {
 }
 
 /// The live process `root` and all live processes below it.
-pub(crate) fn family(root: i32) -> Vec<ProcessId> {
+pub fn family(root: i32) -> Vec<ProcessId> {
     let alive = all_alive();
     let own = alive.iter().find(|stat| stat.pid == root).map(ProcessId::of);
     own.into_iter().chain(below(&alive, vec![root])).collect()

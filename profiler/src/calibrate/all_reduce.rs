@@ -12,6 +12,7 @@ use schema::{
     spec::Collectives,
     units::{HumanBytes, Nanos},
 };
+use statistics::Interval;
 
 use super::{limits::NO_TIME, values::failed};
 use crate::derive::whole;
@@ -80,14 +81,16 @@ pub(super) fn rows(
 
 fn row(cell: &Cell, summary: &Summary, collectives: Option<Collectives>) -> Option<AllReduceRow> {
     let bytes = cell.all_reduce_bytes?;
-    let time_ns = Measured {
-        value: summary.step_ns_median?,
-        ci_lo: summary.step_ns_median_ci_lo?,
-        ci_hi: summary.step_ns_median_ci_hi?,
-    };
+    let [value, lo, hi] =
+        [summary.step_ns_median?, summary.step_ns_median_ci_lo?, summary.step_ns_median_ci_hi?];
+    let ends =
+        Interval { estimate: value as f64, lo: lo as f64, hi: hi as f64, n: summary.repeats as usize }.ends();
+    let ranks = cell.devices.len() as u32;
     // The longest time is the lowest bandwidth, so the ends are swapped.
-    let [value, ci_lo, ci_hi] = [time_ns.value, time_ns.ci_hi, time_ns.ci_lo]
-        .map(|ns| bandwidths(bytes, cell.devices.len() as u32, ns));
+    let bandwidth = |which: fn((u64, u64)) -> u64| Measured {
+        value: which(bandwidths(bytes, ranks, value)),
+        interval: ends.map(|_| [hi, lo].map(|ns| which(bandwidths(bytes, ranks, ns)))),
+    };
     Some(AllReduceRow {
         devices: cell.devices.clone(),
         collectives: collectives.unwrap_or(match cell.devices[0] {
@@ -95,9 +98,9 @@ fn row(cell: &Cell, summary: &Summary, collectives: Option<Collectives>) -> Opti
             _ => Collectives::Gloo,
         }),
         bytes,
-        time_ns,
-        algorithm_bytes_per_s: Measured { value: value.0, ci_lo: ci_lo.0, ci_hi: ci_hi.0 },
-        bus_bytes_per_s: Measured { value: value.1, ci_lo: ci_lo.1, ci_hi: ci_hi.1 },
+        time_ns: Measured { value, interval: ends.map(|_| [lo, hi]) },
+        algorithm_bytes_per_s: bandwidth(|(algorithm, _)| algorithm),
+        bus_bytes_per_s: bandwidth(|(_, bus)| bus),
         repeats: summary.repeats,
     })
 }

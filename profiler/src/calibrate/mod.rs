@@ -25,6 +25,7 @@ use record::{
 };
 use rig::{Exit, Rig, programs, sampler::Sampler};
 use schema::{FORMAT, catalog::Catalog, device::Device};
+use statistics::Interval;
 
 pub use self::all_reduce::cells as all_reduces;
 use self::{
@@ -167,7 +168,7 @@ impl Calibrator<'_> {
             found.spin.push(SpinRow {
                 devices: [first.clone(), second.clone()],
                 cores,
-                ratio: Measured { value: ratio.estimate, ci_lo: ratio.lo, ci_hi: ratio.hi },
+                ratio: Measured { value: ratio.estimate, interval: ratio.ends() },
                 repeats: ratio.n as u32,
             });
         }
@@ -228,7 +229,12 @@ impl Calibrator<'_> {
                     device: device.clone(),
                     direction: row.direction,
                     bytes: row.bytes,
-                    bytes_per_s: measured(row.bytes_per_s, lo, hi),
+                    bytes_per_s: measured(&Interval {
+                        estimate: row.bytes_per_s,
+                        lo,
+                        hi,
+                        n: row.copies as usize,
+                    }),
                     repeats: row.copies,
                 });
             }

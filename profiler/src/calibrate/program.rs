@@ -1,15 +1,21 @@
 //! Measures the cost of holding a program of the user's, and of ending it and starting it again: from its checkpoint if it is a program of
-//! the catalog that saves, and else from its beginning.
+//! the catalog that saves, and else from its beginning. A program whose steps are lines of its output obeys no grant, and is frozen in
+//! place of being held.
+
+use std::time::Duration;
 
 use record::{calibration::Switch, manifest::Cell, suspension::Suspension};
-use rig::FIRST_STEP;
+use rig::{FIRST_STEP, processes};
 use schema::{units::Nanos, wire::Event};
 
 use super::{
     restart::{Parts, Restarted, Restarts, STEPS, longest},
     suspend::{Suspended, Ways},
 };
-use crate::running::{Trouble, step};
+use crate::running::{Begins, Running, Trouble, step};
+
+/// The interval between looks whether processes stand still.
+const LOOK_AT_PROCESSES: Duration = Duration::from_micros(200);
 
 /// The parts that are measured of a program, in the order of [`Switch::ALL`].
 pub(super) const PARTS: [Switch; 7] = [
@@ -34,13 +40,22 @@ impl Restarts<'_> {
         let checkpoint = self.catalog.program(&cell.workload).and_then(|program| program.checkpoint.as_ref());
         let saves = checkpoint.filter(|checkpoint| checkpoint.save.is_some());
         let mut parts = Parts::new();
+        let begins = self.begins();
         let mut job = self.launch(cell, block, None)?;
         let folder = job.checkpoint.clone();
-        job.begin(STEPS, FIRST_STEP)?;
-        job.all_say(|event| matches!(event, Event::Held { index: STEPS }).then_some(()))?;
-        let last = job.all_say(|event| step(event, STEPS - 1))?;
-        parts.insert(Switch::Step, (longest(&last), None));
-        let (release, hold) = job.release_and_hold()?;
+        job.begin(begins, STEPS, FIRST_STEP)?;
+        let (step_ns, (release, hold)) = match begins {
+            Begins::Ready => {
+                job.all_say(|event| matches!(event, Event::Held { index: STEPS }).then_some(()))?;
+                let last = job.all_say(|event| step(event, STEPS - 1))?;
+                (longest(&last), job.release_and_hold()?)
+            }
+            Begins::Heard => {
+                let last = job.all_say(|event| step_from(event, STEPS - 1))?;
+                (longest(&last), job.freeze_and_thaw()?)
+            }
+        };
+        parts.insert(Switch::Step, (step_ns, None));
         parts.extend([(Switch::Release, (release, None)), (Switch::Hold, (hold, None))]);
         let ordered = Nanos::monotonic_now();
         if saves.is_some_and(|saves| !saves.saves_at_its_end()) {
@@ -57,12 +72,48 @@ impl Restarts<'_> {
 
         let launched = Nanos::monotonic_now();
         let mut job = self.launch(cell, block, saves.map(|_| folder.as_path()))?;
-        let ready = job.begin(STEPS, FIRST_STEP)?;
+        let ready = job.begin(begins, STEPS, FIRST_STEP)?;
         let start = ready.saturating_sub(launched);
         parts.insert(Switch::Total, (ready.saturating_sub(ordered), None));
         job.leave()?;
         parts.insert(Switch::Start, (start, None));
         let held = Suspended { suspend: hold, resume: release, bytes: None };
         Ok(Restarted { parts, ways: Ways::from([(Suspension::StepGate, held)]), move_failure: None })
+    }
+
+    /// The event that shows that a program trains.
+    fn begins(&self) -> Begins {
+        if self.manifest.settings.steps_regex.is_some() { Begins::Heard } else { Begins::Ready }
+    }
+}
+
+impl Running<'_> {
+    /// Freezes a program, and lets it go on. Returns the times until all of its processes go on, and until all stand still.
+    fn freeze_and_thaw(&mut self) -> Result<(Nanos, Nanos), Trouble> {
+        let pid = self.pid.ok_or_else(|| Trouble::Failed("its process is not known".into()))?;
+        let processes = processes::family(pid.cast_signed());
+        let ordered = Nanos::monotonic_now();
+        self.event_loop.rig.freeze(self.member);
+        self.wait_for(|| processes.iter().all(|process| process.is_stopped()))?;
+        let frozen = Nanos::monotonic_now();
+        self.event_loop.rig.thaw(self.member);
+        self.wait_for(|| !processes.iter().any(|process| process.is_stopped()))?;
+        let hold = frozen.saturating_sub(ordered);
+        Ok((Nanos::monotonic_now().saturating_sub(frozen), hold))
+    }
+
+    fn wait_for(&mut self, condition: impl Fn() -> bool) -> Result<(), Trouble> {
+        while !condition() {
+            self.go_on_until(Some(Nanos::monotonic_now() + LOOK_AT_PROCESSES.into()))?;
+        }
+        Ok(())
+    }
+}
+
+/// The duration of a step, if the event is one with this number or a later one. A line may end several steps.
+fn step_from(event: &Event, index: u64) -> Option<Nanos> {
+    match event {
+        Event::Step(step) if step.index >= index => Some(step.dur_ns),
+        _ => None,
     }
 }

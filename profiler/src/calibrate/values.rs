@@ -4,7 +4,7 @@ use record::{
     calibration::{Measured, NotMeasured},
     rows::Status,
 };
-use statistics::launches::between_launches;
+use statistics::{Interval, launches::between_launches};
 
 use crate::derive::whole;
 
@@ -17,28 +17,26 @@ pub(super) fn not_measured(what: &str, status: Status, reason: &str) -> NotMeasu
 }
 
 /// A number of bytes or nanoseconds with the ends of its interval, in whole numbers.
-pub(super) fn measured(value: f64, ci_lo: f64, ci_hi: f64) -> Measured<u64> {
-    let [value, ci_lo, ci_hi] = [value, ci_lo, ci_hi].map(whole);
-    Measured { value, ci_lo, ci_hi }
+pub(super) fn measured(interval: &Interval) -> Measured<u64> {
+    Measured { value: whole(interval.estimate), interval: interval.ends().map(|ends| ends.map(whole)) }
 }
 
 /// The mean of independent repeats with its interval; `None` for fewer than two.
 pub(super) fn over_repeats(values: &[f64]) -> Option<Measured<u64>> {
-    let interval = between_launches(values)?;
-    Some(measured(interval.estimate, interval.lo, interval.hi))
+    between_launches(values).as_ref().map(measured)
 }
 
 #[cfg(test)]
 mod tests {
-    use schema::units::Nanos;
-
     use super::*;
 
     #[test]
-    fn the_interval_of_repeats_a_thousandfold_apart_ends_at_the_longest_time() {
+    fn two_repeats_that_differ_have_no_interval() {
         let found = over_repeats(&[1e5, 1e8]).expect("two repeats");
-        assert_eq!((found.ci_lo, found.ci_hi), (0, Nanos::LONGEST.0));
-        assert_eq!(found.value, 3_162_278, "the geometric mean");
+        assert_eq!(found, Measured { value: 3_162_278, interval: None }, "the geometric mean");
         assert_eq!(over_repeats(&[1e5]), None);
+        // t of one degree of freedom is 12.706; half of the difference of the logarithms times it is 0.6056.
+        let near = over_repeats(&[1e6, 1.1e6]).expect("two repeats");
+        assert_eq!(near, Measured { value: 1_048_809, interval: Some([572_399, 1_921_723]) });
     }
 }

@@ -12,7 +12,7 @@ use cli::table;
 use jobs::{
     catalog_programs,
     cells::{self, Grid, joined},
-    command_line::CommandLine,
+    command_line::{self, CommandLine},
     manifest::{self, RunRequest},
     pool, surroundings, users_programs,
     vary::Varied,
@@ -58,12 +58,16 @@ use crate::calibrate::{self, CalibrationPart, Calibrator};
 pub(super) struct Args {
     /// Jobs whose restarts are measured: `WORKLOAD[@bN][@PLAN][@on=DEVICE]`, or `set:NAME`.
     jobs: Vec<Job>,
-    /// A program of your own whose start, end and hold are measured, with the step hook in it. The text is split as a shell splits it,
-    /// but no shell runs it.
+    /// A program of your own whose start, end and hold are measured, with the step hook in it unless --steps-regex is given. The text
+    /// is split as a shell splits it, but no shell runs it.
     ///
     /// It takes the first device, and has to take at least ten steps. A program is started again from its beginning.
     #[arg(long, value_name = "COMMAND")]
     cmd: Vec<CommandLine>,
+    /// A regular expression for the lines of a program's output that end a step, as in `profile single`. Such a program is frozen in
+    /// place of being held, and the cost of freezing it is measured.
+    #[arg(long, value_name = "REGEX", value_parser = command_line::steps_regex)]
+    steps_regex: Option<String>,
     /// Devices to measure [default: the best device that is present].
     #[arg(long, value_name = "POOL", value_delimiter = ',')]
     device: Vec<Device>,
@@ -206,8 +210,12 @@ fn manifest(
     catalog_programs::check(&cells, catalog, &surroundings)?;
     cells::distinct(&cells)?;
     let has_programs = cells.iter().any(|cell| cell.command.is_some());
+    if args.steps_regex.is_some() && !has_programs {
+        bail!("--steps-regex applies to programs only, and none is named; name one with --cmd");
+    }
     let settings = Settings {
         repeats: args.repeats,
+        steps_regex: args.steps_regex.clone(),
         seconds: Some(args.seconds.unwrap_or(SECONDS)),
         budget_s: args.budget.map(|budget| budget.as_secs_f64()),
         collectives: args.collectives,
@@ -303,8 +311,8 @@ fn show_suspensions(rows: &[SuspendRow]) -> anyhow::Result<()> {
 
 /// A number and its interval, formatted by `spell`.
 fn interval<T>(measured: Measured<T>, spell: impl Fn(T) -> String) -> [String; 2] {
-    let [value, lo, hi] = [measured.value, measured.ci_lo, measured.ci_hi].map(spell);
-    [value, format!("{lo} to {hi}")]
+    let ends = measured.interval.map(|ends| ends.map(&spell).join(" to "));
+    [spell(measured.value), ends.unwrap_or_else(|| "too few repeats".into())]
 }
 
 fn time(ns: u64) -> String {

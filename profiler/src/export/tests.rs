@@ -302,27 +302,27 @@ fn a_calibration_is_of_the_devices_of_the_row() {
         device: core(1),
         direction: Direction::HostToDevice,
         bytes,
-        bytes_per_s: Measured { value: bytes_per_s, ci_lo: 1, ci_hi: 3 },
+        bytes_per_s: Measured { value: bytes_per_s, interval: Some([1, 3]) },
         repeats: 2,
     };
     let restart = |part, ns| RestartRow {
         job: "vae@b4@dp1".into(),
         devices: vec![core(1)],
         part,
-        ns: Measured { value: ns, ci_lo: 1, ci_hi: 2 },
+        ns: Measured { value: ns, interval: Some([1, 2]) },
         bytes: None,
         repeats: 2,
     };
     let triad = MemoryRow {
         devices: vec![core(0)],
         array_bytes: 1,
-        bytes_per_s: Measured { value: 20, ci_lo: 19, ci_hi: 21 },
+        bytes_per_s: Measured { value: 20, interval: Some([19, 21]) },
         repeats: 2,
     };
     let spin = |devices, ratio| SpinRow {
         devices,
         cores: [0, 1],
-        ratio: Measured { value: ratio, ci_lo: 1.0, ci_hi: 1.5 },
+        ratio: Measured { value: ratio, interval: Some([1.0, 1.5]) },
         repeats: 2,
     };
     let calibration = Calibration {
@@ -359,9 +359,9 @@ fn latency_is_of_the_smallest_all_reduce_between_the_devices_and_bandwidth_of_th
         devices: devices.to_vec(),
         collectives,
         bytes,
-        time_ns: Measured { value: time_ns, ci_lo: time_ns - 1, ci_hi: time_ns + 1 },
-        algorithm_bytes_per_s: Measured { value: 1, ci_lo: 1, ci_hi: 1 },
-        bus_bytes_per_s: Measured { value: bytes * 10, ci_lo: bytes * 9, ci_hi: bytes * 11 },
+        time_ns: Measured { value: time_ns, interval: Some([time_ns - 1, time_ns + 1]) },
+        algorithm_bytes_per_s: Measured { value: 1, interval: Some([1, 1]) },
+        bus_bytes_per_s: Measured { value: bytes * 10, interval: Some([bytes * 9, bytes * 11]) },
         repeats: 2,
     };
     let calibration = Calibration {

@@ -36,7 +36,16 @@ pub struct Interval {
     pub n: usize,
 }
 
+/// The largest ratio of the ends of an interval that tells anything. Two repeats have one degree of freedom, whose quantile of 12.7
+/// makes a factor of 10^12 of a difference by a factor of nine.
+const WIDEST_RATIO: f64 = 1000.0;
+
 impl Interval {
+    /// The lower and the upper end. `None` if they are so far apart that the interval tells nothing.
+    pub fn ends(&self) -> Option<[f64; 2]> {
+        (self.hi <= WIDEST_RATIO * self.lo).then_some([self.lo, self.hi])
+    }
+
     /// Half of the interval's width in percent of the estimate.
     pub fn half_width_percent(&self) -> f64 {
         100.0 * (self.hi - self.lo) / (2.0 * self.estimate)

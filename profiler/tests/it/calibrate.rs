@@ -33,10 +33,9 @@ fn exits(code: i32, mut command: Command) -> Said {
 
 /// The name and the value of each number of the file.
 fn numbers(found: &Calibration) -> Vec<(String, Measured<f64>)> {
-    let whole = |Measured { value, ci_lo, ci_hi }: Measured<u64>| Measured {
+    let whole = |Measured { value, interval }: Measured<u64>| Measured {
         value: value as f64,
-        ci_lo: ci_lo as f64,
-        ci_hi: ci_hi as f64,
+        interval: interval.map(|ends| ends.map(|end| end as f64)),
     };
     let mut numbers = Vec::new();
     numbers.extend(found.spin.iter().map(|row| ("spin".into(), row.ratio)));
@@ -53,8 +52,11 @@ fn numbers(found: &Calibration) -> Vec<(String, Measured<f64>)> {
 
 fn each_lies_in_its_interval(found: &Calibration) {
     for (what, measured) in numbers(found) {
-        let Measured { value, ci_lo, ci_hi } = measured;
-        assert!(value > 0.0 && ci_lo <= value && value <= ci_hi, "{what}: {measured:?}");
+        let Measured { value, interval } = measured;
+        assert!(value > 0.0, "{what}: {measured:?}");
+        if let Some([lo, hi]) = interval {
+            assert!(lo <= value && value <= hi && hi <= 1_000.0 * (lo + 1.0), "{what}: {measured:?}");
+        }
     }
 }
 
@@ -283,6 +285,40 @@ fn a_program_is_held_ended_and_started_again_from_its_beginning() {
     assert!(missing.what.contains("cmd-true") && missing.reason == "ended by itself", "{missing:?}");
     assert!(said.out.contains("start"), "{}", said.out);
     assert_eq!(door.leftovers(), Vec::<String>::new());
+}
+
+/// Each line is a step of 20 ms. A reader of the folder sees the states of both processes.
+#[test]
+fn a_program_whose_lines_are_steps_is_frozen_ended_and_started_again() {
+    let door = crate::door();
+    door.write(
+        "train.sh",
+        "sleep 1000 &\nstep=0\nwhile :; do step=$((step + 1)); echo step $step; sleep 0.02; done\n",
+    );
+    let options = "calibrate --parts restart --device cpu:0 --repeats 2 --run r --out m.toml --steps-regex";
+    let mut command = door.command(options);
+    command.args([r"^step (\d+)", "--cmd", "sh train.sh", "--cmd", "sh -c 'sleep 0.01'"]);
+    let said = exits(1, command);
+    let calibrated = calibration(&door, "m.toml");
+    each_lies_in_its_interval(&calibrated);
+    let parts: Vec<Switch> = calibrated.restart.iter().map(|row| row.part).collect();
+    let expected = [Switch::Release, Switch::Hold, Switch::Stop, Switch::Start, Switch::Step, Switch::Total];
+    assert_eq!(parts, expected);
+    let ns = |part| calibrated.restart.iter().find(|row| row.part == part).expect("it is there").ns.value;
+    // A step sleeps for 20 ms, and its line is read by and by.
+    assert!(ns(Switch::Step) >= 10_000_000 && ns(Switch::Total) >= ns(Switch::Start), "{calibrated:?}");
+    let [held] = &calibrated.suspend[..] else { panic!("{:?}", calibrated.suspend) };
+    let cost = held.cost.as_ref().expect("it was measured");
+    assert_eq!((held.suspension, cost.repeats), (Suspension::StepGate, 2));
+    assert_eq!((cost.suspend_ns.value, cost.resume_ns.value), (ns(Switch::Hold), ns(Switch::Release)));
+    let [missing] = &calibrated.not_measured[..] else { panic!("{:?}", calibrated.not_measured) };
+    assert_eq!(missing.reason, "ended by itself", "{}", said.err);
+    let run = door.run("r");
+    let starts = |launch: &String| run.spec(launch).is_ok_and(|spec| spec.steps_regex.is_some());
+    assert_eq!(run.launches().expect("there are launches").iter().filter(|launch| starts(launch)).count(), 5);
+    assert_eq!(door.leftovers(), Vec::<String>::new());
+    let said = door.exits(2, "calibrate lstm --parts restart --device cpu:0 --steps-regex ^step");
+    assert!(said.err.contains("--steps-regex applies to programs only"), "{}", said.err);
 }
 
 #[test]

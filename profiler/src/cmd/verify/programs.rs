@@ -26,7 +26,7 @@ use super::{
     bench::{Bench, Launcher},
     verdict,
 };
-use crate::running::{Running, Trouble};
+use crate::running::{Begins, Running, Trouble};
 
 /// The number of steps of each launch.
 const STEPS: u64 = 20;
@@ -93,7 +93,7 @@ fn trained(bench: &Bench<'_>, launcher: &mut Launcher, cell: &Cell) -> Result<Sh
     let request = request(bench, cell)?;
     let name = request.spec.launch.clone();
     let mut running = launcher.drive(request);
-    running.begin(STEPS, FIRST_STEP)?;
+    running.begin(Begins::Ready, STEPS, FIRST_STEP)?;
     running.all_say(|event| matches!(event, Event::Held { index: STEPS }).then_some(()))?;
     running.leave()?;
     Ok(shown(bench, cell, &name, &running))
@@ -173,7 +173,7 @@ fn saved(bench: &Bench<'_>, launcher: &mut Launcher, cell: &Cell) -> Result<(Str
     let request = request(bench, cell)?;
     let folder = request.spec.launch.clone();
     let mut running = launcher.drive(request);
-    running.begin(STEPS_BEFORE_SAVING, FIRST_STEP)?;
+    running.begin(Begins::Ready, STEPS_BEFORE_SAVING, FIRST_STEP)?;
     running.all_say(|event| matches!(event, Event::Held { index: STEPS_BEFORE_SAVING }).then_some(()))?;
     if !saves_at_its_end {
         running.save()?;
@@ -191,7 +191,7 @@ fn went_on(bench: &Bench<'_>, launcher: &mut Launcher, cell: &Cell, folder: &str
     launch::resume(&mut request.spec, bench.catalog, cell, folder);
     let name = request.spec.launch.clone();
     let mut running = launcher.drive(request);
-    running.begin(STEPS_BEFORE_SAVING, FIRST_STEP)?;
+    running.begin(Begins::Ready, STEPS_BEFORE_SAVING, FIRST_STEP)?;
     running.all_say(|event| matches!(event, Event::Held { index: STEPS_BEFORE_SAVING }).then_some(()))?;
     running.leave()?;
     Ok(shown(bench, cell, &name, &running))
