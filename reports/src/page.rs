@@ -2,6 +2,7 @@
 
 use askama::Template;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
+use record::rows::Usability;
 use sha2::{Digest as _, Sha256};
 
 use crate::{
@@ -54,6 +55,7 @@ struct RunOnPage<'a> {
     kind: &'static str,
     status: String,
     is_well: bool,
+    usability: Option<Usability>,
     revision: String,
     command: String,
     /// The begin of a command that is too long to be shown at once.
@@ -161,7 +163,10 @@ fn policy(links: Links<'_>) -> String {
 }
 
 fn on_page(number: usize, run: &Run) -> RunOnPage<'_> {
+    let usability = usability(run);
+    let may_be_quoted = usability.as_ref().is_none_or(Usability::may_be_quoted);
     let (status, is_well) = match &run.end {
+        Some(end) if end.exit_code == 0 && !may_be_quoted => ("ended; do not quote".into(), false),
         Some(end) if end.exit_code == 0 => ("ended well".into(), true),
         Some(end) if end.missing.is_empty() => (format!("ended with exit code {}", end.exit_code), false),
         Some(end) => {
@@ -173,6 +178,7 @@ fn on_page(number: usize, run: &Run) -> RunOnPage<'_> {
     RunOnPage {
         run,
         number,
+        usability,
         kind: match run.kind() {
             RunKind::Single => "jobs alone",
             RunKind::Colocate => "jobs together",
@@ -187,6 +193,12 @@ fn on_page(number: usize, run: &Run) -> RunOnPage<'_> {
         command,
         devices: run.devices(),
     }
+}
+
+/// The verdict over the rows of a run of `profile`. `None` without rows.
+fn usability(run: &Run) -> Option<Usability> {
+    let is_measured = matches!(run.kind(), RunKind::Single | RunKind::Colocate) && !run.summaries.is_empty();
+    is_measured.then(|| Usability::of_rows(&run.summaries, &run.interference))
 }
 
 /// How far a run has come that goes on, or that was killed.

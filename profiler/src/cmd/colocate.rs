@@ -132,7 +132,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     if args.measure.dry_run {
         return dry_run(&manifest, args.resumable.json);
     }
-    runs::begin(("colocate", began), args.run.out.as_deref(), &manifest, &footprints, args.resumable.json)
+    runs::begin(("colocate", began), args.run.out.as_deref(), &manifest, &footprints, &args.resumable)
 }
 
 fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {

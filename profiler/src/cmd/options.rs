@@ -131,6 +131,9 @@ pub(super) struct ResumeOptions {
     /// Print the table as JSON.
     #[arg(long)]
     pub(super) json: bool,
+    /// Exit with 1 if the verdict of the run is "do not quote", for example because other programs used the device.
+    #[arg(long)]
+    pub(super) strict: bool,
 }
 
 /// The kinds of jobs and programs that the user names.

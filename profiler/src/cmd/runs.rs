@@ -10,7 +10,7 @@ use cli::{
 use jobs::{folder, manifest};
 use record::{
     manifest::Manifest,
-    rows::{self, OperatorTime, Summary},
+    rows::{self, OperatorTime, Summary, Usability},
     run_dir::RunDir,
 };
 use rig::{Exit, interrupt::Interrupt, output};
@@ -25,7 +25,7 @@ pub(super) fn begin(
     out: Option<&Path>,
     manifest: &Manifest,
     footprints: &Footprints,
-    json: bool,
+    options: &ResumeOptions,
 ) -> anyhow::Result<Exit> {
     let path = out.map_or_else(|| manifest::directory(command, manifest), Path::to_path_buf);
     // From here on, a signal ends the run in an orderly way.
@@ -37,7 +37,7 @@ pub(super) fn begin(
     }
     // The programs of a new run are those of the command line.
     let consent = Consent::typed(agree::programs_of(manifest));
-    measure((command, began), &run, (manifest, &consent), json)
+    measure((command, began), &run, (manifest, &consent), options)
 }
 
 /// Continues a run that `command` began.
@@ -55,18 +55,18 @@ pub(super) fn resume(
     if let Some(budget) = options.budget {
         manifest.settings.budget_s = Some(budget.as_secs_f64());
     }
-    measure((command, began), &run, (&manifest, &consent), options.json)
+    measure((command, began), &run, (&manifest, &consent), options)
 }
 
 fn measure(
     (command, began): (&str, Nanos),
     run: &RunDir,
     (manifest, consent): (&Manifest, &Consent),
-    json: bool,
+    options: &ResumeOptions,
 ) -> anyhow::Result<Exit> {
     let catalog = Catalog::open(&manifest.settings.catalogs)?;
     let outcome = measure::measure(run, (manifest, consent), &catalog, began)?;
-    show(run, &outcome.derived, json)?;
+    show(run, &outcome.derived, options.json)?;
     if !outcome.missing.launches.is_empty() {
         output::note("not measured:");
         for launch in &outcome.missing.launches {
@@ -74,7 +74,12 @@ fn measure(
         }
         output::note(format_args!("go on with: profile {command} --resume {}", run.path().display()));
     }
-    Ok(outcome.exit)
+    let is_refused = options.strict && !usability(&outcome.derived).may_be_quoted();
+    Ok(if is_refused && outcome.exit == Exit::Ok { Exit::SomeFailed } else { outcome.exit })
+}
+
+fn usability(derived: &Derived) -> Usability {
+    Usability::of_rows(&derived.summaries, &derived.interference)
 }
 
 fn show_alone(summaries: &[Summary]) -> anyhow::Result<()> {
@@ -83,8 +88,14 @@ fn show_alone(summaries: &[Summary]) -> anyhow::Result<()> {
     fastest::lines(&ranked).into_iter().try_for_each(output::print)
 }
 
-/// Prints the tables of a run and the path of its directory.
+/// Prints the verdict of a run, its tables and the path of its directory.
 pub(super) fn show(run: &RunDir, derived: &Derived, json: bool) -> anyhow::Result<Exit> {
+    let verdict = format!("verdict: {}", usability(derived));
+    if json {
+        output::note(verdict)
+    } else {
+        output::print(verdict)?
+    }
     match (json, derived.is_of_groups()) {
         (true, true) => output::print(rows::to_json(&derived.interference))?,
         (true, false) => output::print(rows::to_json(&derived.summaries))?,

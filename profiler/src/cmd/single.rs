@@ -158,7 +158,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     if args.measure.dry_run {
         return dry_run(&manifest, args.resumable.json);
     }
-    runs::begin(("single", began), args.run.out.as_deref(), &manifest, &footprints, args.resumable.json)
+    runs::begin(("single", began), args.run.out.as_deref(), &manifest, &footprints, &args.resumable)
 }
 
 /// The manifest of the run, and the footprints that its estimates were made from.

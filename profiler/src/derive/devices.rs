@@ -2,7 +2,7 @@
 
 use record::rows::{DeviceSample, HostSample, Measurement, Tier};
 use rig::device::WRAPS_BEYOND;
-use schema::units::Nanos;
+use schema::{device::Device, units::Nanos};
 
 use super::rounded;
 use crate::window::{Window, growth_in, longest_gap, mean, sum_of_all};
@@ -88,6 +88,23 @@ pub(super) fn job_util_percent(
     };
     let sum: f64 = (0..ranks).map(of_rank).sum::<Option<f64>>()?;
     (devices > 0).then(|| rounded(sum / devices as f64, 2))
+}
+
+/// The share of a job in its cores by its CPU time. `None` for GPUs.
+pub(super) fn job_util_of_cores<'a>(
+    devices: impl IntoIterator<Item = &'a Device>,
+    cpu_ns: u64,
+    windows: &[Window],
+) -> Option<f64> {
+    let cores = devices.into_iter().map(|device| match device {
+        Device::Cpu(cores) => Some(cores.len()),
+        _ => None,
+    });
+    let cores: usize = cores.sum::<Option<usize>>()?;
+    let length_ns: u64 = windows.iter().map(|window| window.length().0).sum();
+    let whole = cores as f64 * length_ns as f64;
+    // Both are read at slightly different times.
+    (whole > 0.0).then(|| rounded((100.0 * cpu_ns as f64 / whole).min(100.0), 2))
 }
 
 #[cfg(test)]
@@ -184,6 +201,20 @@ mod tests {
             device_util_percent,
             err: None,
         }
+    }
+
+    #[test]
+    fn the_share_of_a_job_in_its_cores_is_its_cpu_time_over_theirs() {
+        let windows = [(0, 30), (50, 80)].map(|(start, end)| Window { start: Nanos(start), end: Nanos(end) });
+        let cores = |names: &str| {
+            names.split(',').map(|name| name.parse().expect("a device")).collect::<Vec<Device>>()
+        };
+        // 45 of 60 ns on one core, and of 180 ns on three.
+        assert_eq!(job_util_of_cores(&cores("cpu:0"), 45, &windows), Some(75.0));
+        assert_eq!(job_util_of_cores(&cores("cpu:0,cpu:1-2"), 45, &windows), Some(25.0));
+        assert_eq!(job_util_of_cores(&cores("cpu:0"), 61, &windows), Some(100.0));
+        assert_eq!(job_util_of_cores(&cores("cuda:0"), 45, &windows), None);
+        assert_eq!(job_util_of_cores(&cores("cpu:0"), 45, &[]), None);
     }
 
     #[test]

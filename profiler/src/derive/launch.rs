@@ -410,8 +410,9 @@ impl LaunchRecord<'_> {
         let host: Vec<&HostSample> =
             launches.into_iter().flat_map(|launch| self.samples.of_launch(launch)).collect();
         row.device_memory_bytes = host.iter().filter_map(|row| row.device_memory_bytes).max();
-        let devices = self.distinct_devices().len();
-        row.job_util_percent_mean = devices::job_util_percent(&host, ranks, devices, windows);
+        let devices = self.distinct_devices();
+        row.job_util_percent_mean = devices::job_util_percent(&host, ranks, devices.len(), windows)
+            .or_else(|| devices::job_util_of_cores(devices, row.cpu_ns?, windows));
     }
 
     /// The periods in the windows in which a CPU quota stopped processes: of the rank with the most of them, because ranks have a

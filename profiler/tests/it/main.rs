@@ -34,6 +34,7 @@ mod stress;
 mod together;
 mod torch;
 mod transfers;
+mod verdict;
 mod verify_plans;
 mod writers;
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs, path::Path, thread};
 
-use front_door::Door;
+use front_door::{Door, KilledAtTheEnd};
 use record::{
     rows::{self, Changes, DeviceSample, FigureNumbers, Summary, Value, Verdict},
     run_dir::RunDir,
@@ -64,6 +64,23 @@ fn spans(run: &RunDir) -> BTreeMap<String, Vec<(f64, f64)>> {
         }
     }
     spans
+}
+
+#[test]
+fn the_page_of_a_run_beside_another_program_does_not_say_that_it_ended_well() {
+    let Some(program) = profile() else { return };
+    let door = Door::new(program);
+    let other =
+        std::process::Command::new("taskset").args(["-c", "0", "sh", "-c", "while :; do :; done"]).spawn();
+    let other = KilledAtTheEnd(other.expect("taskset starts"));
+    let said = door.exits(0, "single synthetic-sleep --device cpu:0 --repeats 2 --seconds 0.5 --out r");
+    drop(other);
+    assert!(report(&door, "r --out page").status.success());
+    let page = fs::read_to_string(door.path("page/index.html")).expect("the page was written");
+    let verdict = said.out.lines().next().and_then(|line| line.strip_prefix("verdict: "));
+    let verdict = verdict.expect("the verdict comes first");
+    assert!(verdict.starts_with("do not quote: other programs had "), "{verdict}");
+    assert!(page.contains(verdict) && page.contains("ended; do not quote") && !page.contains("ended well"));
 }
 
 #[test]

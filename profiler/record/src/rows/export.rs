@@ -187,7 +187,8 @@ columns! {
         run_queue_wait_ns: Option<u64> ["ns"],
         /// Share of time in which the device was busy, with any process.
         device_util_percent_mean: Option<f64> ["percent"],
-        /// The part of the utilisation that the driver attributes to the job's processes.
+        /// The part of the utilisation that the driver attributes to the job's processes; on cores, the CPU time of the job over the time
+        /// of the cores.
         job_util_percent_mean: Option<f64> ["percent"],
         /// Share of time in which a multiprocessor had work, averaged over multiprocessors.
         sm_util_percent: Option<f64> ["percent"],

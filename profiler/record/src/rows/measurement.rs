@@ -122,7 +122,8 @@ pub struct Measurement {
     /// Time ready to run without a core, in the window.
     pub run_queue_wait_ns: Option<u64>,
     pub device_util_percent_mean: Option<f64>,
-    /// The part of the utilisation that the driver attributes to the job's processes.
+    /// The part of the utilisation that the driver attributes to the job's processes; on cores, the CPU time of the job over the time of
+    /// the cores.
     pub job_util_percent_mean: Option<f64>,
     pub sm_util_percent: Option<f64>,
     pub sm_occupancy_percent: Option<f64>,

@@ -24,6 +24,7 @@ mod split_key;
 mod summary;
 mod table;
 mod table_file;
+mod usability;
 
 pub use appended::{Appender, Follower, read_appended};
 pub use by_stage::ByStage;
@@ -50,6 +51,7 @@ pub use split_key::{split_key, tested};
 pub use summary::Summary;
 pub use table::{Row, RowError, Writer, parse, read, write};
 pub use table_file::{TableFile, TableFormat};
+pub use usability::Usability;
 
 /// The JSON of rows for `--json`.
 pub fn to_json<T: serde::Serialize>(rows: &T) -> String {
