@@ -2,13 +2,18 @@
 
 use std::ffi::OsString;
 
-use clap::{Parser, error::ErrorKind};
+use clap::{
+    Parser,
+    error::{ContextKind, ErrorKind},
+};
 
 /// Parses the command line, and ends the program if it is wrong.
 ///
 /// For `--seconds -1`, clap would suggest `-- -1`, which would name a program of the user's.
 pub fn parse<T: Parser>() -> T {
-    T::try_parse().unwrap_or_else(|error| {
+    T::try_parse().unwrap_or_else(|mut error| {
+        // The tip says that `--` makes a value of an option. Here, a program of the user's follows it.
+        error.remove(ContextKind::Suggested);
         let negative =
             negative(std::env::args_os().skip(1)).filter(|_| error.kind() == ErrorKind::UnknownArgument);
         let error = match negative {

@@ -66,8 +66,27 @@ fn unknown(catalog: &Catalog, name: &str) -> String {
             "'{name}' is a program of the catalog, and this takes workloads that Tandem trains itself; `profile list` shows them"
         );
     }
+    if is_script(name) {
+        return format!(
+            "there is no workload '{name}'; to run a program, write its command after --, as in `profile single -- python3 {name}`"
+        );
+    }
     let names = catalog.iter().map(|w| w.name.as_str()).chain(catalog.programs().map(|p| p.name.as_str()));
-    let likely = names.min_by_key(|known| strsim::levenshtein(known, name));
-    let hint = likely.map(|known| format!("did you mean '{known}'? ")).unwrap_or_default();
+    let hint = nearest(names, name).map(|known| format!("did you mean '{known}'? ")).unwrap_or_default();
     format!("there is no workload '{name}'; {hint}`profile list` shows them all")
+}
+
+/// Whether a name is that of a script or a path, and none that a workload could have.
+fn is_script(name: &str) -> bool {
+    name.contains('/') || name.ends_with(".py") || name.ends_with(".sh")
+}
+
+/// The known name that is most like a typed one. `None` if more than half of its letters differ.
+fn nearest<'a>(known: impl Iterator<Item = &'a str>, typed: &str) -> Option<&'a str> {
+    let distance = |known: &str| match known.starts_with(typed) {
+        true => 1,
+        false => strsim::levenshtein(known, typed),
+    };
+    let (distance, known) = known.map(|known| (distance(known), known)).min()?;
+    (distance <= typed.chars().count().div_ceil(2)).then_some(known)
 }

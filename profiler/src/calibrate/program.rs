@@ -5,7 +5,10 @@
 use std::time::Duration;
 
 use record::{calibration::Switch, manifest::Cell, suspension::Suspension};
-use rig::{FIRST_STEP, processes};
+use rig::{
+    FIRST_STEP,
+    processes::{self, ProcessId},
+};
 use schema::{units::Nanos, wire::Event};
 
 use super::{
@@ -91,13 +94,18 @@ impl Running<'_> {
     /// Freezes a program, and lets it go on. Returns the times until all of its processes go on, and until all stand still.
     fn freeze_and_thaw(&mut self) -> Result<(Nanos, Nanos), Trouble> {
         let pid = self.pid.ok_or_else(|| Trouble::Failed("its process is not known".into()))?;
-        let processes = processes::family(pid.cast_signed());
+        // Each look lists the processes anew: one that was about to end may end before it stands still.
+        let family = || processes::family(pid.cast_signed());
+        let stood_before: Vec<ProcessId> =
+            family().into_iter().filter(|process| process.is_stopped()).collect();
         let ordered = Nanos::monotonic_now();
         self.event_loop.rig.freeze(self.member);
-        self.wait_for(|| processes.iter().all(|process| process.is_stopped()))?;
+        self.wait_for(|| family().into_iter().all(ProcessId::is_stopped))?;
         let frozen = Nanos::monotonic_now();
         self.event_loop.rig.thaw(self.member);
-        self.wait_for(|| !processes.iter().any(|process| process.is_stopped()))?;
+        self.wait_for(|| {
+            family().into_iter().all(|process| !process.is_stopped() || stood_before.contains(&process))
+        })?;
         let hold = frozen.saturating_sub(ordered);
         Ok((Nanos::monotonic_now().saturating_sub(frozen), hold))
     }

@@ -31,7 +31,7 @@ use schema::{
     units::{HumanBytes, Nanos},
 };
 
-use super::options::positive;
+use super::options::seconds;
 use crate::calibrate::{self, CalibrationPart, Calibrator};
 
 /// Measure the parts of this machine, and write the results to machine.toml.
@@ -75,10 +75,10 @@ pub(super) struct Args {
     #[arg(long, value_name = "PART,..", value_delimiter = ',')]
     parts: Vec<CalibrationPart>,
     /// The number of measurements of each value.
-    #[arg(long, value_name = "R", default_value_t = 5, value_parser = clap::value_parser!(u32).range(2..))]
+    #[arg(short = 'n', long, value_name = "R", default_value_t = 5, value_parser = clap::value_parser!(u32).range(2..))]
     repeats: u32,
     /// Steady time of each all-reduce launch [default: 1].
-    #[arg(long, value_name = "S", value_parser = positive)]
+    #[arg(long, value_name = "S", value_parser = seconds)]
     seconds: Option<f64>,
     /// Sizes of all-reduces in KiB [default: 1, 4, 16 and so on up to 262144, as far as memory allows].
     #[arg(long, value_name = "N,..", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=1 << 24))]

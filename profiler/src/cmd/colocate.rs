@@ -104,7 +104,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME=V,..")]
     vary: Vec<VariedName>,
     /// Number of blocks. An interval needs at least two, and three make it useful.
-    #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short = 'n', long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     repeats: u32,
     #[command(flatten)]
     run: RunOptions,

@@ -12,6 +12,7 @@ mod export;
 mod list;
 mod options;
 mod program;
+mod run_list;
 mod runs;
 mod single;
 mod verify;
@@ -52,6 +53,7 @@ enum Command {
     Verify(verify::Args),
     Calibrate(calibrate::Args),
     Derive(derive::Args),
+    Runs(run_list::Args),
     Export(export::Args),
     /// Print completions for a shell.
     ///
@@ -82,6 +84,7 @@ pub fn main() -> ExitCode {
         Command::Verify(args) => verify::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Derive(args) => derive::run(&args),
+        Command::Runs(args) => run_list::run(&args),
         Command::Export(args) => export::run(&args),
         Command::Completions(completions) => completions.run(Cli::command()),
         Command::Man(man) => man.run(Cli::command()),

@@ -80,7 +80,7 @@ pub(super) struct MeasureOptions {
     ///
     /// The time before the first step of a program is not measured: `single` waits for this step, up to --first-step-timeout.
     /// A program without steps has to end by itself, and `colocate` lets it run to its end.
-    #[arg(long, value_name = "S", value_parser = positive)]
+    #[arg(long, value_name = "S", value_parser = seconds)]
     seconds: Option<f64>,
     /// Steady steps of each launch, instead of a time.
     #[arg(long, value_name = "N", conflicts_with = "seconds", value_parser = clap::value_parser!(u64).range(1..))]
@@ -157,6 +157,15 @@ impl JobKinds {
             programs: has_commands || jobs.iter().any(is_program),
             commands: has_commands,
         }
+    }
+}
+
+/// A time in seconds that is an argument, as `2`, `2.5` or `500ms`, and is above 0.
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
+    let with_unit = || humantime::parse_duration(text).ok().map(|time| time.as_secs_f64());
+    match text.parse().ok().or_else(with_unit) {
+        Some(seconds) if seconds > 0.0 && f64::is_finite(seconds) => Ok(seconds),
+        _ => Err("expected seconds above 0, such as 2, 0.5 or 500ms".into()),
     }
 }
 

@@ -91,7 +91,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME=V,..")]
     vary: Vec<VariedName>,
     /// Launches of each cell; with --ci, the smallest number.
-    #[arg(long, value_name = "R", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short = 'n', long, value_name = "R", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     repeats: u32,
     /// Repeat until the interval of the median step between launches has a half-width of PCT percent, for an hour or --budget.
     ///

@@ -39,6 +39,21 @@ pub struct DoctorRow {
     pub found: String,
 }
 
+/// `profile runs`: one row per run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunRow {
+    pub run: String,
+    pub started_utc: String,
+    /// The program and its command, as `profile single`.
+    pub command: String,
+    /// Rows of summary.csv.
+    pub rows: u64,
+    /// Absent if the run has no end: it goes on, or was killed.
+    pub exit_code: Option<u8>,
+    /// Whether the numbers may be quoted, in words; absent without rows.
+    pub verdict: Option<String>,
+}
+
 /// `profile verify`: one row per workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VerifyRow {

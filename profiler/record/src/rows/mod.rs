@@ -38,7 +38,7 @@ pub use interference::{Curve, Interference, Side};
 pub use job_table::{JobRow, JobTable};
 pub use labels::{Arithmetic, ErrorKind, Status, Warning, Warnings};
 pub use listing::{
-    Direction, DoctorRow, Health, Load, OverheadRow, PlanRow, ProgramCheck, ReadingRow, TransferRow,
+    Direction, DoctorRow, Health, Load, OverheadRow, PlanRow, ProgramCheck, ReadingRow, RunRow, TransferRow,
     VerifyPlanRow, VerifyProgramRow, VerifyRow,
 };
 pub use measurement::Measurement;

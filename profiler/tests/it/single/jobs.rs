@@ -91,7 +91,8 @@ fn the_fastest_of_a_grid_is_said_and_rows_on_file_stay_in_order() {
     let door = crate::door();
     let said =
         door.exits(0, "single synthetic-sleep --batch 1,4096 --device cpu:0 --steps 40 --repeats 2 --out r");
-    let lines: Vec<&str> = said.out.lines().collect();
+    // The verdict comes first.
+    let lines: Vec<&str> = said.out.lines().skip(1).collect();
     assert!(lines[0].contains(" fastest "), "{}", said.out);
     assert!(lines[1].contains("synthetic-sleep@b4096@dp1") && lines[1].contains(" yes "), "{}", said.out);
     assert!(lines[2].contains("synthetic-sleep@b1@dp1"), "{}", said.out);
@@ -145,8 +146,17 @@ fn slips_are_usage_errors_that_say_what_to_do() {
             "single lstm --device cpu:0,cpu:1 --collectives nccl",
             "between GPUs only, and cpu:0 is not one; use gloo",
         ),
-        ("single synthetic-sleep --seconds 0", "expected a number above 0"),
-        ("single synthetic-sleep --seconds=-1", "expected a number above 0"),
+        ("single bert", "there is no workload 'bert'; did you mean 'bert-base'?"),
+        (
+            "single train.py",
+            "'train.py'; to run a program, write its command after --, as in `profile single -- python3 train.py`",
+        ),
+        ("single quite-another-name", "'quite-another-name'; `profile list` shows them all"),
+        ("single synthetic-sleep -x 3", "unexpected argument '-x'"),
+        ("single synthetic-sleep --seconds 0", "expected seconds above 0, such as 2, 0.5 or 500ms"),
+        ("single synthetic-sleep --seconds 0s", "expected seconds above 0"),
+        ("single synthetic-sleep --seconds 2x", "expected seconds above 0"),
+        ("single synthetic-sleep --seconds=-1", "expected seconds above 0"),
         ("single synthetic-sleep --seconds -1", "--seconds -1: the value must be positive"),
         ("single synthetic-sleep --repeats -3", "--repeats -3: the value must be positive"),
         ("single synthetic-sleep --ci 1 --budget -5m", "--budget -5m: the value must be positive"),
@@ -195,7 +205,8 @@ fn slips_are_usage_errors_that_say_what_to_do() {
 #[test]
 fn a_dry_run_shows_the_cells_and_makes_nothing() {
     let door = crate::door();
-    let said = door.exits(0, "single synthetic-sleep --plan dp1,ga2 --device cpu:0 --repeats 4 --dry-run");
+    let said =
+        door.exits(0, "single synthetic-sleep --plan dp1,ga2 --device cpu:0 -n 4 --seconds 2s --dry-run");
     assert!(
         said.out.contains("synthetic-sleep@b32@ga2@on=cpu:0") && said.out.contains("in all"),
         "{}",

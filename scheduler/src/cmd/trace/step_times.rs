@@ -61,7 +61,7 @@ impl StepTimes {
         known.with_context(|| {
             format!(
                 "the time of a step of {job} is not known; run `profile single {job}{threads} --out runs/alone` first (with the --catalog \
-                 of this command, if it has one), and add --table runs/alone"
+                 of this command, if it has one), and add --table runs/alone; or name a time for all jobs with --step-time"
             )
         })
     }
