@@ -12,8 +12,8 @@
 //!
 //! [`launches::ratio_paired`] compares two quantities, on the log scale and in pairs;
 //! [`runs::between_runs`] compares runs of the same quantities. [`welch::ratio`] tests whether two independent
-//! sets of launches differ, and [`holm::adjusted`] corrects such tests for their number. [`line::Line`] is a
-//! law through points. All intervals are at 95 %. Nothing here reads a file, a clock or a random number.
+//! sets of launches differ, [`holm::adjusted`] corrects such tests for their number, and [`power`] says what they can
+//! find. [`line::Line`] is a law through points. All intervals are at 95 %. Nothing here reads a file, a clock or a random number.
 
 pub mod bursts;
 pub mod drift;
@@ -22,6 +22,7 @@ pub mod holm;
 pub mod interval;
 pub mod launches;
 pub mod line;
+pub mod power;
 pub mod quantile;
 pub mod runs;
 pub mod steady;

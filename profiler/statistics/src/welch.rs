@@ -8,8 +8,8 @@
 use statrs::distribution::ContinuousCDF;
 
 use crate::{
-    interval::{Interval, quantile_of, student_t},
-    launches::log_deviation,
+    interval::{Interval, mean, quantile_of, standard_deviation, student_t},
+    launches::{log_deviation, logarithms},
 };
 
 /// The launches of one side: their mean and their standard deviation on the log scale, and their number.
@@ -26,12 +26,34 @@ pub struct Launches {
 pub struct Welch {
     /// Ratio of the geometric mean of the second side to that of the first.
     pub ratio: Interval,
+    /// The standard error of the logarithm of the ratio.
+    pub log_error: f64,
     pub degrees_of_freedom: f64,
     /// The probability of a difference of at least this size if the two sides do not differ.
     pub p: f64,
 }
 
+/// How far the difference of two means strays.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spread {
+    pub(crate) error: f64,
+    /// At least 1.
+    pub(crate) degrees_of_freedom: f64,
+}
+
 impl Launches {
+    /// The launches with these values. Equal values have no deviation.
+    ///
+    /// `None` for fewer than two values, or a value that is not a positive number.
+    pub fn measured(values: &[f64]) -> Option<Launches> {
+        let logs = logarithms(values.iter().copied())?;
+        let deviation = standard_deviation(&logs)?;
+        // The mean of equal logarithms may differ from them by a rounding error.
+        let are_equal = logs.iter().all(|log| *log == logs[0]);
+        let (log_mean, log_deviation) = if are_equal { (logs[0], 0.0) } else { (mean(&logs), deviation) };
+        Some(Launches { log_mean, log_deviation, count: logs.len() })
+    }
+
     /// The launches behind a published estimate, from the interval of
     /// [`between_launches`](crate::launches::between_launches) around it.
     ///
@@ -49,23 +71,39 @@ impl Launches {
     }
 }
 
+impl Spread {
+    /// `None` if neither side varies, or a side has fewer than two launches: there is no spread to compare with.
+    pub(crate) fn of_difference(first: &Launches, second: &Launches) -> Option<Spread> {
+        let ((of_first, first_weight), (of_second, second_weight)) =
+            (first.variance_of_mean(), second.variance_of_mean());
+        let variance = of_first + of_second;
+        let degrees_of_freedom = variance.powi(2) / (first_weight + second_weight);
+        let is_spread =
+            first.count.min(second.count) > 1 && degrees_of_freedom >= 1.0 && degrees_of_freedom.is_finite();
+        is_spread.then(|| Spread { error: variance.sqrt(), degrees_of_freedom })
+    }
+}
+
+impl Welch {
+    /// The probability of a ratio at least as high as this one if the true ratio is `limit`. A small one shows that the true ratio
+    /// is above the limit.
+    pub fn p_above(&self, limit: f64) -> f64 {
+        student_t(self.degrees_of_freedom).sf((self.ratio.estimate.ln() - limit.ln()) / self.log_error)
+    }
+}
+
 /// The ratio of the second side to the first, with its interval and the p-value of Welch's test.
 ///
 /// `None` if neither side varies, or a side has fewer than two launches: there is no spread to compare with.
 pub fn ratio(first: &Launches, second: &Launches) -> Option<Welch> {
-    let ((of_first, first_weight), (of_second, second_weight)) =
-        (first.variance_of_mean(), second.variance_of_mean());
-    let variance = of_first + of_second;
-    let degrees_of_freedom = variance.powi(2) / (first_weight + second_weight);
-    if first.count.min(second.count) < 2 || !(degrees_of_freedom >= 1.0 && degrees_of_freedom.is_finite()) {
-        return None;
-    }
+    let Spread { error, degrees_of_freedom } = Spread::of_difference(first, second)?;
     let distribution = student_t(degrees_of_freedom);
-    let (difference, error) = (second.log_mean - first.log_mean, variance.sqrt());
+    let difference = second.log_mean - first.log_mean;
     let half_width = quantile_of(&distribution) * error;
     let [estimate, lo, hi] = [difference, difference - half_width, difference + half_width].map(f64::exp);
     Some(Welch {
         ratio: Interval { estimate, lo, hi, n: first.count + second.count },
+        log_error: error,
         degrees_of_freedom,
         p: (2.0 * distribution.sf((difference / error).abs())).min(1.0),
     })
@@ -100,6 +138,29 @@ mod tests {
         assert_close(found.ratio.lo.ln(), -0.205_483_230_711_711);
         assert_close(found.ratio.hi.ln(), 3.365_483_230_711_71);
         assert_eq!(found.ratio.n, 20);
+    }
+
+    /// The one-sided test of a ratio of 1 has half of the p-value of the two-sided one, and an end of the 95 % interval has a
+    /// one-sided p-value of 0.025.
+    #[test]
+    fn the_test_against_a_limit_agrees_with_the_interval() {
+        let found = ratio(&launches(&[0.1, 0.2, 0.4]), &launches(&[0.3, 0.5, 0.4, 0.9])).expect("both vary");
+        assert_close(found.p_above(1.0), found.p / 2.0);
+        assert_close(found.p_above(found.ratio.lo), 0.025);
+        assert_close(found.p_above(found.ratio.hi), 0.975);
+        assert_close(found.p_above(found.ratio.estimate), 0.5);
+    }
+
+    #[test]
+    fn equal_values_have_no_deviation_at_all() {
+        let peaks = [39_526_400.0; 7];
+        let fixed = Launches::measured(&peaks).expect("seven values");
+        assert_eq!(fixed, Launches { log_mean: peaks[0].ln(), log_deviation: 0.0, count: 7 });
+        let found = Launches::measured(&[1.0, std::f64::consts::E]).expect("two values");
+        assert_close(found.log_mean, 0.5);
+        assert_close(found.log_deviation, 0.5_f64.sqrt());
+        assert_eq!(Launches::measured(&[1.0]), None);
+        assert_eq!(Launches::measured(&[1.0, 0.0]), None);
     }
 
     /// A side without spread leaves the degrees of freedom of the other: here the one-sample test of 0 and 1
