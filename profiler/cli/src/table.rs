@@ -1,7 +1,7 @@
 //! Tables for people. Programs read the files of a run, or `--json`.
 
 pub use comfy_table::Table;
-use comfy_table::{Cell, CellAlignment, ContentArrangement, presets};
+use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, presets};
 use rig::output;
 
 /// A table of plain columns. The first is text; the others are right-aligned.
@@ -35,6 +35,15 @@ pub fn of_sentences(header: &[&str]) -> Table {
         column.set_cell_alignment(CellAlignment::Left);
     }
     table
+}
+
+/// Breaks the texts in the first columns of a table, which has all its rows, so that a line has at most `width` characters. The other
+/// columns stay whole.
+pub fn limit_width(table: &mut Table, width: u16, texts: usize) {
+    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+    for column in table.column_iter_mut().skip(texts) {
+        column.set_constraint(ColumnConstraint::ContentWidth);
+    }
 }
 
 /// Prints a table without the spaces that would fill its last column.

@@ -23,6 +23,8 @@ pub enum Exit {
     InputOutput = 5,
     /// A device or its driver does not answer any more.
     Stuck = 6,
+    /// The measurements decide neither way.
+    CannotTell = 7,
     Interrupted = 130,
 }
 

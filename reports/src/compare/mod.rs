@@ -1,54 +1,71 @@
 //! What changed from one run to another: the comparison behind `report compare`.
 //!
-//! A job alone is compared by its step time, or by its duration if it has no steps, and a seat of a group by its
-//! slowdown. The mean and the deviation of each side are recovered from the published interval, which is over
-//! launches or, for a slowdown, over blocks. No file has the slowdowns of single blocks, so that this is the one
-//! way that both quantities have.
+//! A job alone is compared by its step time, or by its duration if it has no steps, and by its peak of memory; a seat of a
+//! group by its slowdown. The mean and the deviation of times and slowdowns are recovered from the published interval, which
+//! is over launches or, for a slowdown, over blocks. No file has the slowdowns of single blocks, so that this is the one way
+//! that both quantities have. Memory is published without an interval, and is taken from the launches.
 
+mod bound;
 mod differences;
+mod pair;
 mod side;
 #[cfg(test)]
 mod tests;
+mod verdicts;
 
 use std::collections::BTreeMap;
 
-use record::rows::{Change, Changes, Quantity, Shift, Verdict};
-use statistics::{holm, welch};
+use record::rows::{Change, ChangeQuantity, Changes, Shift, Verdict};
 
 pub(crate) use self::side::ComparedRun;
-use self::side::{Found, Number, Subject};
+use self::{
+    pair::Pair,
+    side::{Cell, Number, Subject},
+};
 
-/// The probability with which any row may be called different if none is.
-const SIGNIFICANCE: f64 = 0.05;
+/// The change that a comparison without a bound is planned for.
+pub(crate) const NOTABLE: f64 = 0.05;
 
-/// The changes from run A to run B, in the order of the tables of A.
-pub(crate) fn changes(a: &ComparedRun, b: &ComparedRun) -> Changes {
-    let mut of_b: BTreeMap<Subject, Found> = b.found().collect();
-    let (mut rows, mut only_in_a) = (Vec::new(), Vec::new());
+/// The changes from run A to run B, in the order of the tables of A, with verdicts on the bound if there is one.
+pub(crate) fn changes(a: &ComparedRun, b: &ComparedRun, fail_above: Option<f64>) -> Changes {
+    let mut cells_of_b: BTreeMap<Subject, Cell> = b.cells().collect();
+    let (mut pairs, mut only_in_a) = (Vec::new(), Vec::new());
     let mut without_number = 0;
-    for (subject, before) in a.found() {
+    for (subject, before) in a.cells() {
         let Some(number) = &before.number else {
-            if of_b.get(&subject).is_none_or(|after| after.number.is_none()) {
-                of_b.remove(&subject);
+            if cells_of_b.get(&subject).is_none_or(|after| after.number.is_none()) {
+                cells_of_b.remove(&subject);
                 without_number += 1;
             }
             continue;
         };
-        match of_b.remove(&subject) {
-            Some(after) if after.number.is_some() || after.has_failed => {
-                rows.push(change(subject, number, &before, after));
+        match cells_of_b.remove(&subject) {
+            Some(after) if after.number.is_some() => pairs.extend(in_both(&subject, &before, &after)),
+            Some(after) if after.has_failed => pairs.push(failed(&subject, number, after)),
+            _ => {
+                let verdict = if b.requests(&subject) { Verdict::Missing } else { Verdict::NotRequested };
+                pairs.push(Pair::without_b(&subject, subject.quantity(), number, verdict));
+                only_in_a.push(subject.to_string());
             }
-            _ => only_in_a.push(subject.to_string()),
         }
     }
-    judge(&mut rows);
+    verdicts::give(&mut pairs);
+    match fail_above {
+        Some(above) => bound::judge(&mut pairs, above),
+        None => {
+            let level = verdicts::level_of_one(&pairs);
+            verdicts::plan(&mut pairs, 1.0 + NOTABLE, level);
+        }
+    }
+    let rows: Vec<Change> = pairs.into_iter().map(|pair| pair.change).collect();
     let (only_of_b, nothing): (Vec<_>, Vec<_>) =
-        of_b.into_iter().partition(|(_, found)| found.number.is_some());
+        cells_of_b.into_iter().partition(|(_, cell)| cell.number.is_some());
     Changes {
         a: a.name.clone(),
         b: b.name.clone(),
         differences: differences::between(&a.manifest, &b.manifest),
-        shifts: Quantity::ALL.iter().filter_map(|&quantity| shift(quantity, &rows)).collect(),
+        fail_above,
+        shifts: ChangeQuantity::ALL.iter().filter_map(|&quantity| shift(quantity, &rows)).collect(),
         rows,
         only_in_a,
         only_in_b: only_of_b.iter().map(|(subject, _)| subject.to_string()).collect(),
@@ -56,58 +73,30 @@ pub(crate) fn changes(a: &ComparedRun, b: &ComparedRun) -> Changes {
     }
 }
 
-/// The rows of a comparison that are slower by more than this part after the correction, or failed in B.
-pub(crate) fn regressions(changes: &Changes, above: f64) -> impl Iterator<Item = &Change> {
-    let is_much = move |row: &Change| row.ratio.is_some_and(|ratio| ratio > 1.0 + above);
-    changes.rows.iter().filter(move |row| match row.verdict {
-        Verdict::Failed => true,
-        Verdict::Slower => is_much(row),
-        Verdict::Faster | Verdict::NoDifference | Verdict::CannotTell => false,
+/// The time or slowdown of a subject, and the memory of a job.
+fn in_both(subject: &Subject, before: &Cell, after: &Cell) -> Vec<Pair> {
+    let Some((a, b)) = before.number.as_ref().zip(after.number.as_ref()) else { return Vec::new() };
+    let mut pair = Pair::measured(subject, subject.quantity(), a, b);
+    pair.change.warnings = before.warnings.iter().chain(after.warnings.iter()).collect();
+    std::iter::once(pair).chain(memory(subject, before, after)).collect()
+}
+
+fn failed(subject: &Subject, a: &Number, after: Cell) -> Pair {
+    let mut pair = Pair::without_b(subject, subject.quantity(), a, Verdict::Failed);
+    (pair.change.err, pair.change.err_detail) = (after.err, after.err_detail);
+    pair
+}
+
+/// The memory of a job that has a time in both runs.
+fn memory(subject: &Subject, before: &Cell, after: &Cell) -> Option<Pair> {
+    let a = before.memory.as_ref()?;
+    Some(match &after.memory {
+        Some(b) if b.quantity == a.quantity => Pair::measured(subject, a.quantity, &a.number, &b.number),
+        _ => Pair::without_b(subject, a.quantity, &a.number, Verdict::Missing),
     })
 }
 
-fn change(subject: Subject, before: &Number, of_a: &Found, after: Found) -> Change {
-    let launches = before.launches.zip(after.number.as_ref().and_then(|number| number.launches));
-    let tested = launches.and_then(|(a, b)| welch::ratio(&a, &b));
-    let value = after.number.map(|number| number.value);
-    Change {
-        quantity: subject.quantity,
-        job: subject.job,
-        device: subject.device,
-        sharing: subject.sharing,
-        group: subject.group,
-        seat: subject.seat,
-        a: before.value,
-        b: value,
-        ratio: value.map(|value| value / before.value),
-        ratio_ci_lo: tested.map(|tested| tested.ratio.lo),
-        ratio_ci_hi: tested.map(|tested| tested.ratio.hi),
-        p: tested.map(|tested| tested.p),
-        p_holm: None,
-        verdict: if value.is_some() { Verdict::CannotTell } else { Verdict::Failed },
-        err: after.err,
-        err_detail: after.err_detail,
-        warnings: of_a.warnings.iter().chain(after.warnings.iter()).collect(),
-    }
-}
-
-/// Corrects the p-values for their number, and gives the verdicts that follow.
-fn judge(rows: &mut [Change]) {
-    let tested: Vec<(usize, f64)> =
-        rows.iter().enumerate().filter_map(|(place, row)| Some((place, row.p?))).collect();
-    let p_values: Vec<f64> = tested.iter().map(|(_, p)| *p).collect();
-    for ((place, _), p_holm) in tested.into_iter().zip(holm::adjusted(&p_values)) {
-        let row = &mut rows[place];
-        row.p_holm = Some(p_holm);
-        row.verdict = match row.ratio {
-            Some(ratio) if p_holm < SIGNIFICANCE && ratio > 1.0 => Verdict::Slower,
-            Some(_) if p_holm < SIGNIFICANCE => Verdict::Faster,
-            _ => Verdict::NoDifference,
-        };
-    }
-}
-
-fn shift(quantity: Quantity, rows: &[Change]) -> Option<Shift> {
+fn shift(quantity: ChangeQuantity, rows: &[Change]) -> Option<Shift> {
     let of_quantity = rows.iter().filter(|row| row.quantity == quantity);
     let logs: Vec<f64> = of_quantity.filter_map(|row| row.ratio).map(f64::ln).collect();
     let ratio = (logs.iter().sum::<f64>() / logs.len() as f64).exp();

@@ -28,7 +28,7 @@ mod usability;
 
 pub use appended::{Appender, Follower, read_appended};
 pub use by_stage::ByStage;
-pub use change::{Change, Changes, Shift, Verdict};
+pub use change::{BoundVerdict, Change, ChangeQuantity, Changes, Shift, Verdict};
 pub use columns::{Column, ColumnRow, Columns, Kind, dictionary};
 pub use comparison::{Compared, Comparison, Quantity, Repeatability, RunRatio};
 pub use export::{Definition, ExportRow, ProgramKind, Split};

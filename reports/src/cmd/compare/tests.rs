@@ -36,8 +36,16 @@ fn percentages_are_parts_with_and_without_the_sign() {
 }
 
 #[test]
-fn a_run_compared_with_itself_ends_well() {
-    assert_eq!(exit(FIRST, FIRST, &["--fail-above", "0"]), Exit::Ok);
+fn numbers_are_short_however_large_or_rounded_they_are() {
+    let ratios = [0.9996, 1.386, 999.0, 22_553.0, 1e6].map(rows::digits);
+    assert_eq!(ratios, ["1.000", "1.386", "999.000", "2e4", "1e6"]);
+    assert_eq!([0.05, 0.07, 0.0, 9.0].map(percentage), ["5 %", "7 %", "0 %", "900 %"]);
+}
+
+#[test]
+fn a_run_compared_with_itself_is_not_within_every_bound() {
+    assert_eq!(exit(FIRST, FIRST, &["--fail-above", "0"]), Exit::CannotTell);
+    assert_eq!(exit(FIRST, FIRST, &["--fail-above", "900%"]), Exit::Ok);
     assert_eq!(exit(FIRST, FIRST, &["--json"]), Exit::Ok);
 }
 
@@ -47,8 +55,10 @@ fn a_slower_run_fails_only_above_a_bound() {
     assert_eq!(exit(slower[0], slower[1], &["--fail-above", "5%"]), Exit::SomeFailed);
     assert_eq!(exit(slower[0], slower[1], &["--fail-above", "900%"]), Exit::Ok);
     assert_eq!(exit(slower[0], slower[1], &[]), Exit::Ok);
-    assert_eq!(exit(slower[1], slower[0], &["--fail-above", "5%"]), Exit::Ok, "it is faster");
-    assert_eq!(exit(FIRST, SECOND, &["--fail-above", "5%"]), Exit::Ok, "two runs of the same code");
+    let faster = exit(slower[1], slower[0], &["--fail-above", "5%"]);
+    assert_eq!(faster, Exit::CannotTell, "its times are lower, and the slowdowns of three blocks are wide");
+    let same_code = exit(FIRST, SECOND, &["--fail-above", "5%"]);
+    assert_eq!(same_code, Exit::CannotTell, "an interval of three blocks is wider than 5 %");
 }
 
 #[test]
