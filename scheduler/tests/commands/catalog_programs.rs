@@ -200,8 +200,10 @@ fn a_simulation_takes_the_times_of_a_program_from_its_rows() {
         0,
         "sim trace.csv --policy fifo --switch-cost 1s --catalog mine.toml --table t --cluster 1x2 --out r",
     );
-    let ends: Vec<_> = outcomes(&door).iter().map(|row| row.end_ns.map(|ns| (ns + 500) / SECOND)).collect();
-    assert_eq!(ends, [3 + 3 + 2, 8 + 3 + 3 + 2].map(Some));
+    let ends = outcomes(&door).into_iter().map(|row| row.end_ns.map(|ns| (ns + 500) / 1_000_000));
+    // A start of 3 s contains two steps, and an exit takes 2 s.
+    let [a, b] = [3_000 + 28 * 100 + 2_000, 3_000 + 48 * 60 + 2_000];
+    assert_eq!(ends.collect::<Vec<_>>(), [a, a + b].map(Some));
 }
 
 #[test]

@@ -38,8 +38,8 @@ fn rows_with_other_values_are_in_no_model_and_give_no_times() {
     let sim =
         "sim trace.csv --policy fifo --switch-cost 1s --catalog mine.toml --table t --cluster 1x2 --out r";
     door.exits(0, sim);
-    let ends: Vec<_> = outcomes(&door).iter().map(|row| row.end_ns.map(|ns| (ns + 500) / SECOND)).collect();
-    assert_eq!(ends, [Some(3 + 3 + 2)]);
+    let ends = outcomes(&door).into_iter().map(|row| row.end_ns.map(|ns| (ns + 500) / 1_000_000));
+    assert_eq!(ends.collect::<Vec<_>>(), [Some(3_000 + 28 * 100 + 2_000)]);
 }
 
 #[test]
