@@ -65,7 +65,7 @@ def of_alone(folder: pathlib.Path) -> str:
         return "No job was measured alone: see the errors above."
     row = max(measured, key=lambda row: float(row["samples_per_s"]))
     step, low, high = (row[f"step_ns_median{end}"] for end in ("", "_ci_lo", "_ci_hi"))
-    interval = f"between {between(float(low), float(high))} (95 %)" if low and high else "without an interval"
+    interval = f"with a 95 % interval of {between(float(low), float(high))}" if low and high else "without an interval"
     return (
         f"Alone, {row['job']} trains the most samples a second of {len(measured)} measured jobs: {float(row['samples_per_s']):.0f}. "
         f"A step takes {time(float(step))}, {interval}."
