@@ -1,6 +1,6 @@
 //! The operators of a run that take the longest, as a table and sentences.
 
-use cli::table::{Table, align_left, new, or_dash};
+use cli::table::{Table, new, or_dash};
 use record::{rows::OperatorTime, run_dir::RunDir};
 use schema::units::Nanos;
 
@@ -10,6 +10,7 @@ const SHOWN: usize = 10;
 /// The operators of the first rank of each job that take the longest. `rows` have them first.
 pub fn of_operators(rows: &[OperatorTime]) -> Table {
     let mut table = new(&["job", "operator", "calls", "host", "device", "share"]);
+    table.mark_text(&["operator"]);
     for row in of_first_ranks(rows).flat_map(|rows| rows.iter().take(SHOWN)) {
         table.add_row([
             row.job.clone(),
@@ -20,7 +21,6 @@ pub fn of_operators(rows: &[OperatorTime]) -> Table {
             row.share_percent.map_or("-".into(), |percent| format!("{percent:.1} %")),
         ]);
     }
-    align_left(&mut table, &[1]);
     table
 }
 

@@ -1,6 +1,6 @@
 //! What a run shows, as tables. Programs read the files of the run, or `--json`.
 
-use cli::table::{Table, align_left, new, or_dash};
+use cli::table::{Table, TableOptions, new, or_dash};
 use record::{
     group::Group,
     manifest,
@@ -19,47 +19,50 @@ const WIDEST_PERCENT: f64 = 100.0;
 /// The number of repeats below which an interval is so wide that one disturbed repeat makes it useless.
 const FEW_REPEATS: u32 = 5;
 
-/// The position of the column that marks the fastest job, beside the speeds.
-const FASTEST: usize = 6;
+/// The columns of the summaries of a run.
+pub const SUMMARY_COLUMNS: [&str; 11] = [
+    "job",
+    "median step",
+    "95 % interval",
+    FASTEST,
+    "samples/s",
+    "peak memory",
+    "device",
+    "p99",
+    "util",
+    "repeats",
+    "notes",
+];
 
-/// The summaries of a run, one line per job. There is a column for the fastest if a workload has several rows.
-pub fn of_summaries(ranked: &[Ranked]) -> Table {
-    let is_ranked = ranked.iter().any(|ranked| ranked.standing.is_some());
-    let mut header = vec![
-        "job",
-        "device",
-        "median step",
-        "95 % interval",
-        "p99",
-        "samples/s",
-        "peak memory",
-        "util",
-        "repeats",
-        "notes",
-    ];
-    if is_ranked {
-        header.insert(FASTEST, "fastest");
-    }
-    let mut table = new(&header);
+/// The column that marks the fastest job.
+const FASTEST: &str = "fastest";
+
+/// The summaries of a run, one line per job. There is a column for the fastest if a workload has several rows, or if it was named.
+pub fn of_summaries(ranked: &[Ranked], options: &TableOptions) -> Table {
+    let has_fastest = options.names(FASTEST) || ranked.iter().any(|ranked| ranked.standing.is_some());
+    let header = SUMMARY_COLUMNS.into_iter().filter(|name| *name != FASTEST || has_fastest);
+    let mut table = new(&header.collect::<Vec<_>>());
+    table.mark_text(&["device", "notes"]);
     for &Ranked { row, standing } in ranked {
         let mut cells = vec![
             named(&row.job, row.command.as_deref().filter(|_| row.plan.is_none())),
-            row.device.clone(),
             step_or_wall(row),
             half_width(row),
-            or_dash(row.step_ns_p99.map(Nanos)),
+        ];
+        if has_fastest {
+            cells.push(or_dash(standing.map(yes_or_no)));
+        }
+        cells.extend([
             row.samples_per_s.map_or("-".into(), |rate| format!("{rate:.1}")),
             memory(row),
+            row.device.clone(),
+            or_dash(row.step_ns_p99.map(Nanos)),
             row.device_util_percent_mean.map_or("-".into(), |percent| format!("{percent:.0} %")),
             and_failed(row.repeats, row.repeats_failed),
             notes(row.status, row.err_detail.as_deref(), &row.warnings),
-        ];
-        if is_ranked {
-            cells.insert(FASTEST, or_dash(standing.map(yes_or_no)));
-        }
+        ]);
         table.add_row(cells);
     }
-    align_left(&mut table, &[header.len() - 1]);
     table
 }
 
@@ -94,23 +97,27 @@ fn yes_or_no(standing: Standing) -> &'static str {
     }
 }
 
+/// The columns of the slowdowns of a run.
+pub const INTERFERENCE_COLUMNS: [&str; 13] = [
+    "job",
+    "beside",
+    "slowdown",
+    "95 % interval",
+    "sharing",
+    "throughput of all",
+    "throughput 95 %",
+    "mean step alone",
+    "together",
+    "p99",
+    "device",
+    "blocks",
+    "notes",
+];
+
 /// The slowdowns of jobs in groups, one line per member of a group.
 pub fn of_interference(rows: &[Interference]) -> Table {
-    let mut table = new(&[
-        "job",
-        "device",
-        "beside",
-        "sharing",
-        "mean step alone",
-        "together",
-        "slowdown",
-        "95 % interval",
-        "p99",
-        "throughput of all",
-        "95 % interval",
-        "blocks",
-        "notes",
-    ]);
+    let mut table = new(&INTERFERENCE_COLUMNS);
+    table.mark_text(&["beside", "sharing", "device", "notes"]);
     for group in rows.chunk_by(|a, b| (&a.group, &a.sharing) == (&b.group, &b.sharing)) {
         for row in group {
             let others = group.iter().filter(|other| other.seat != row.seat);
@@ -131,22 +138,21 @@ pub fn of_interference(rows: &[Interference]) -> Table {
             };
             table.add_row([
                 named(&row.job, row.command.as_deref().filter(|_| row.plan.is_none())),
-                row.device.clone(),
                 beside.join(" + "),
-                row.sharing.to_string(),
-                or_dash(row.step_ns_alone.map(Nanos)),
-                or_dash(row.step_ns_together.map(Nanos)),
                 ratio(row.slowdown),
                 interval(row.slowdown_ci_lo.zip(row.slowdown_ci_hi)),
-                ratio(row.slowdown_p99),
+                row.sharing.to_string(),
                 ratio(row.group_norm_throughput),
                 interval(row.group_norm_throughput_ci_lo.zip(row.group_norm_throughput_ci_hi)),
+                or_dash(row.step_ns_alone.map(Nanos)),
+                or_dash(row.step_ns_together.map(Nanos)),
+                ratio(row.slowdown_p99),
+                row.device.clone(),
                 and_failed(row.blocks, row.blocks_failed),
                 notes(row.status, row.err_detail.as_deref(), &row.warnings),
             ]);
         }
     }
-    align_left(&mut table, &[1, 2, 3, 12]);
     table
 }
 
@@ -192,7 +198,7 @@ fn and_failed(ok: u32, failed: u32) -> String {
 
 fn notes(status: Status, detail: Option<&str>, warnings: &Warnings) -> String {
     match (status, detail) {
-        (Status::Ok, _) => warnings.to_string(),
+        (Status::Ok, _) => warnings.to_string().replace(';', "; "),
         (status, Some(detail)) => format!("{status}: {detail}"),
         (status, None) => status.to_string(),
     }
@@ -201,6 +207,7 @@ fn notes(status: Status, detail: Option<&str>, warnings: &Warnings) -> String {
 /// The cells of a run, one line each, with the number of launches.
 pub fn of_cells(title: &str, cells: &[manifest::Cell], launches: u32) -> Table {
     let mut table = new(&[title, "memory", "launches"]);
+    table.mark_text(&["launches"]);
     for cell in cells {
         let memory = or_dash(cell.memory_estimate_bytes.map(HumanBytes));
         table.add_row([cell.name.clone(), memory, or_reason(cell.unsupported.as_ref(), launches)]);
@@ -211,6 +218,7 @@ pub fn of_cells(title: &str, cells: &[manifest::Cell], launches: u32) -> Table {
 /// The groups of a run, with the number of visits of each.
 pub fn of_groups(groups: &[Group], visits: u32) -> Table {
     let mut table = new(&["group", "sharing", "visits"]);
+    table.mark_text(&["sharing", "visits"]);
     for group in groups {
         let visits = or_reason(group.unsupported.as_ref(), visits);
         table.add_row([group.name.clone(), group.sharing.to_string(), visits]);
@@ -226,14 +234,6 @@ fn or_reason(unsupported: Option<&String>, times: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// The cells of the only row of a table, by their columns.
-    fn cell(table: &Table, column: &str) -> String {
-        let column =
-            table.header().expect("there is one").cell_iter().position(|cell| cell.content() == column);
-        let row = table.row(0).expect("there is one");
-        row.cell_iter().nth(column.expect("there is such a column")).expect("there is one").content()
-    }
 
     fn summary() -> Summary {
         record::rows::from_json(
@@ -252,8 +252,8 @@ mod tests {
             (Some(7261.0), 5, "+-7261.00 %"),
         ] {
             let rows = [Summary { half_width_percent, repeats, ..summary() }];
-            let table = of_summaries(&crate::fastest::ranked(&rows));
-            assert_eq!(cell(&table, "95 % interval"), expected);
+            let table = of_summaries(&crate::fastest::ranked(&rows), &TableOptions::default());
+            assert_eq!(table.cell(0, "95 % interval"), Some(expected));
         }
         for (ends, blocks, expected) in [
             ((0.01, 90.0), 2, "too few blocks"),
@@ -266,7 +266,7 @@ mod tests {
                 blocks,
                 ..Interference::default()
             };
-            assert_eq!(cell(&of_interference(&[row]), "95 % interval"), expected);
+            assert_eq!(of_interference(&[row]).cell(0, "95 % interval"), Some(expected));
         }
     }
 
@@ -278,8 +278,8 @@ mod tests {
             (None, None, "-"),
         ] {
             let rows = [Summary { peak_memory_bytes, host_rss_peak_bytes, ..summary() }];
-            let table = of_summaries(&crate::fastest::ranked(&rows));
-            assert_eq!(cell(&table, "peak memory"), expected);
+            let table = of_summaries(&crate::fastest::ranked(&rows), &TableOptions::default());
+            assert_eq!(table.cell(0, "peak memory"), Some(expected));
         }
     }
 

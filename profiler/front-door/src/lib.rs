@@ -52,6 +52,8 @@ impl Door {
         command.args(arguments.split_whitespace()).current_dir(self.folder.path());
         // A variable that all processes of the run inherit, so that remaining ones can be found.
         command.env("TANDEM_TEST_FOLDER", self.folder.path());
+        // Wide enough for all columns of every table.
+        command.env("COLUMNS", "1000");
         command
     }
 
@@ -62,6 +64,16 @@ impl Door {
         let name = self.program.display();
         assert_eq!(output.status.code(), Some(code), "{name} {arguments}\n{}\n{}", said.out, said.err);
         said
+    }
+
+    /// What a command prints in a terminal of this width. Checks that no line of a table is wider; such a line begins with a space.
+    pub fn prints_within(&self, width: usize, arguments: &str) -> String {
+        let output = self.command(arguments).env("COLUMNS", width.to_string()).output().expect("it starts");
+        let Said { out, err } = Said::of(&output);
+        assert!(output.status.success(), "{arguments}\n{out}\n{err}");
+        let mut lines = out.lines().filter(|line| line.starts_with(' '));
+        assert!(lines.all(|line| line.chars().count() <= width), "{arguments}\n{out}");
+        out
     }
 
     /// The program with the synthetic worker as torch-worker, which takes a second to report that it knows no footprint.

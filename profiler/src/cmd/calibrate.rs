@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::bail;
 use clap::ValueEnum as _;
-use cli::table;
+use cli::table::{self, TableLayout, TableOptions};
 use jobs::{
     catalog_programs,
     cells::{self, Grid, joined},
@@ -104,6 +104,8 @@ pub(super) struct Args {
     /// Print the calibration as JSON.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    table: TableOptions,
 }
 
 const SECONDS: f64 = 1.0;
@@ -112,6 +114,7 @@ const SECONDS: f64 = 1.0;
 const SIZES_KIB: [u64; 10] = [1, 4, 16, 64, 256, 1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18];
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
+    args.table.check(&COLUMNS)?;
     let folder = args.out.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !folder.is_dir() {
         bail!("--out {}: there is no folder {}", args.out.display(), folder.display());
@@ -128,7 +131,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     if args.json {
         output::print(rows::to_json(&found))?;
     } else {
-        show(&found)?;
+        show(&found, &args.table)?;
     }
     for row in &found.not_measured {
         output::note(format_args!("not measured: {}: {}: {}", row.what, row.status, row.reason));
@@ -226,13 +229,17 @@ fn manifest(
     manifest::make(catalog, RunRequest { cells, groups: Vec::new(), settings, seed: args.seed })
 }
 
-fn show(found: &Calibration) -> anyhow::Result<()> {
-    let mut table = table::new(&["what", "devices", "size", "measured", "95 % interval", "repeats", "more"]);
+/// The columns of what was measured.
+const COLUMNS: [&str; 7] = ["what", "measured", "95 % interval", "size", "devices", "repeats", "more"];
+
+fn show(found: &Calibration, options: &TableOptions) -> anyhow::Result<()> {
+    let mut table = table::new(&COLUMNS);
+    table.mark_text(&["devices", "more"]);
     let mut line =
         |what: String, devices: &[Device], bytes: Option<u64>, number: [String; 2], repeats: u32, more| {
             let [measured, interval] = number;
             let size = table::or_dash(bytes.map(HumanBytes));
-            table.add_row([what, joined(devices), size, measured, interval, repeats.to_string(), more]);
+            table.add_row([what, measured, interval, size, joined(devices), repeats.to_string(), more]);
         };
     let nothing = String::new;
     for row in &found.spin {
@@ -267,46 +274,47 @@ fn show(found: &Calibration) -> anyhow::Result<()> {
         let number = interval(row.ns, time);
         line(what, &row.devices, row.bytes, number, row.repeats, nothing());
     }
-    table::align_left(&mut table, &[1, 6]);
-    table::print(&table)?;
-    if found.suspend.is_empty() { Ok(()) } else { show_suspensions(&found.suspend) }
+    options.print(&table)?;
+    if found.suspend.is_empty() { Ok(()) } else { show_suspensions(&found.suspend, options.layout()) }
 }
 
 /// Prints what it costs each job to be suspended in each way.
-fn show_suspensions(rows: &[SuspendRow]) -> anyhow::Result<()> {
+fn show_suspensions(rows: &[SuspendRow], layout: TableLayout) -> anyhow::Result<()> {
     let heads = [
         "suspended by",
         "job",
-        "devices",
-        "suspend",
-        "resume",
         "both",
         "95 % interval",
+        "suspend",
+        "resume",
         "moved",
+        "devices",
         "repeats",
         "more",
     ];
     let mut table = table::new(&heads);
+    table.mark_text(&["job", "devices", "more"]);
     for row in rows {
         let way = row.suspension.to_string();
-        let own = [way, row.job.clone(), joined(&row.devices)];
+        let own = [way, row.job.clone()];
+        let devices = joined(&row.devices);
         let rest = match &row.cost {
             Some(cost) => {
                 let [both, interval] = interval(cost.both_ns, time);
                 let [suspend, resume] =
                     [cost.suspend_ns, cost.resume_ns].map(|measured| time(measured.value));
                 let moved = table::or_dash(cost.bytes.map(HumanBytes));
-                [suspend, resume, both, interval, moved, cost.repeats.to_string(), String::new()]
+                [both, interval, suspend, resume, moved, devices, cost.repeats.to_string(), String::new()]
             }
             None => {
-                let [suspend, resume, both, interval, moved, repeats] = [(); 6].map(|()| "-".to_owned());
-                [suspend, resume, both, interval, moved, repeats, row.why_not.clone().unwrap_or_default()]
+                let [both, interval, suspend, resume, moved, repeats] = [(); 6].map(|()| "-".to_owned());
+                let why_not = row.why_not.clone().unwrap_or_default();
+                [both, interval, suspend, resume, moved, devices, repeats, why_not]
             }
         };
         table.add_row(own.into_iter().chain(rest));
     }
-    table::align_left(&mut table, &[1, 9]);
-    table::print(&table)
+    layout.print(&table)
 }
 
 /// A number and its interval, formatted by `spell`.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::bail;
-use cli::{options::RunOptions, table};
+use cli::options::RunOptions;
 use jobs::{
     command_line::CommandLine,
     manifest::{self, RunRequest},
@@ -16,7 +16,7 @@ use rig::{Exit, output};
 use schema::{catalog::Catalog, footprint::Footprints, job::Job, sharing::Sharing, units::Nanos};
 
 use super::{
-    options::{JobKinds, MeasureOptions, ResumeOptions},
+    options::{JobKinds, MeasureOptions, ResumeOptions, RunFormat},
     runs,
 };
 use crate::{
@@ -124,13 +124,16 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let began = Nanos::monotonic_now();
+    if !args.measure.dry_run {
+        args.resumable.format.table.check(&run_tables::INTERFERENCE_COLUMNS)?;
+    }
     if let Some(path) = &args.resume {
         return runs::resume("colocate", path, &args.resumable, began);
     }
     args.resumable.check_new()?;
     let (manifest, footprints) = prepare(args)?;
     if args.measure.dry_run {
-        return dry_run(&manifest, args.resumable.json);
+        return dry_run(&manifest, &args.resumable.format);
     }
     runs::begin(("colocate", began), args.run.out.as_deref(), &manifest, &footprints, &args.resumable)
 }
@@ -235,14 +238,14 @@ fn stressors(catalog: &Catalog, dial: &[u32]) -> anyhow::Result<(Vec<String>, Ve
     Ok((names, jobs))
 }
 
-fn dry_run(manifest: &Manifest, json: bool) -> anyhow::Result<Exit> {
-    if json {
+fn dry_run(manifest: &Manifest, format: &RunFormat) -> anyhow::Result<Exit> {
+    if format.json {
         output::print(rows::to_json(&manifest.groups))?;
         return Ok(Exit::Ok);
     }
     let repeats = manifest.settings.repeats;
-    table::print(&run_tables::of_cells("alone", &manifest.cells, 2 * repeats))?;
-    table::print(&run_tables::of_groups(&manifest.groups, repeats))?;
+    format.table.print(&run_tables::of_groups(&manifest.groups, repeats))?;
+    format.table.layout().print(&run_tables::of_cells("alone", &manifest.cells, 2 * repeats))?;
     match blocks::estimate(manifest) {
         Some(time) => output::print(format_args!("about {time} in all"))?,
         None => output::print("how long it takes depends on the steps or the program")?,

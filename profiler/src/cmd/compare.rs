@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use anyhow::{Context as _, bail};
-use cli::table;
+use cli::table::{self, TableOptions};
 use record::{
     rows::{
         self, Compared, Comparison, Interference, Measurement, Quantity, Repeatability, RunRatio, Summary,
@@ -44,6 +44,8 @@ pub(super) struct Args {
     /// Print the comparison as a JSON object.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    table: TableOptions,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
@@ -56,7 +58,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     match args.json {
         true => output::print(rows::to_json(&comparison))?,
-        false => show(&comparison)?,
+        false => show(&comparison, &args.table)?,
     }
     Ok(Exit::Ok)
 }
@@ -184,12 +186,14 @@ fn repeatability(quantity: Quantity, shared: &[(Subject, Vec<Estimate>)]) -> Opt
     })
 }
 
-fn show(comparison: &Comparison) -> anyhow::Result<()> {
+fn show(comparison: &Comparison, options: &TableOptions) -> anyhow::Result<()> {
     let numbers = 1..=comparison.runs.len();
-    let mut header = vec!["job".to_owned(), "device".into(), "group".into(), "sharing".into()];
-    header.extend(numbers.clone().map(|number| format!("run {number}")));
+    let mut header = vec!["job".to_owned(), "group".into()];
     header.extend(numbers.clone().skip(1).map(|number| format!("{number} over 1")));
+    header.extend(numbers.clone().map(|number| format!("run {number}")));
+    header.extend(["device".into(), "sharing".into()]);
     let mut lines = table::new(&header.iter().map(String::as_str).collect::<Vec<_>>());
+    lines.mark_text(&["group"]);
     for row in &comparison.rows {
         let estimate = |value: &f64| match row.quantity {
             Quantity::Alone => Nanos(derive::whole(*value)).to_string(),
@@ -197,17 +201,16 @@ fn show(comparison: &Comparison) -> anyhow::Result<()> {
         };
         let mut line = vec![
             row.job.clone(),
-            row.device.clone(),
             table::or_dash(
                 row.group.as_ref().zip(row.seat).map(|(group, seat)| format!("{group}, seat {seat}")),
             ),
-            row.sharing.to_string(),
         ];
-        line.extend(row.estimates.iter().map(estimate));
         line.extend(row.ratios.iter().map(|ratio| format!("{ratio:.3}")));
+        line.extend(row.estimates.iter().map(estimate));
+        line.extend([row.device.clone(), row.sharing.to_string()]);
         lines.add_row(line);
     }
-    table::print(&lines)?;
+    options.print(&lines)?;
     for (name, number) in comparison.runs.iter().zip(numbers) {
         output::print(format_args!("run {number}: {name}"))?;
     }

@@ -6,7 +6,7 @@ use jobs::run;
 use record::run_dir::RunDir;
 use rig::Exit;
 
-use super::runs;
+use super::{options::RunFormat, runs};
 use crate::derive::Derived;
 
 /// Rebuild the derived files of a run from its raw ones.
@@ -19,9 +19,8 @@ use crate::derive::Derived;
 pub(super) struct Args {
     /// Directory of the run.
     run: PathBuf,
-    /// Print the table as JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: RunFormat,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
@@ -29,5 +28,5 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let _lock = run::lock(&run)?;
     let derived = Derived::of(&run)?;
     derived.write()?;
-    runs::show(&run, &derived, args.json)
+    runs::show(&run, &derived, &args.format)
 }

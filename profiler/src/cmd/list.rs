@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::bail;
-use cli::table::{self, grouped, or_dash};
+use cli::table::{self, TableOptions, grouped, or_dash};
 use jobs::{
     plans::{self, Candidate, Effort, Estimates, Judgement},
     pool, workload_lookup,
@@ -57,17 +57,20 @@ pub(super) struct Args {
     /// Print rows as JSON.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    table: TableOptions,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let catalog = Catalog::open(&args.catalog)?;
     match &args.plans {
         Some(job) => list_plans(&catalog, job, args),
-        None => list_workloads(&catalog, args.pattern.as_deref().unwrap_or(""), args.json),
+        None => list_workloads(&catalog, args),
     }
 }
 
-fn list_workloads(catalog: &Catalog, pattern: &str, json: bool) -> anyhow::Result<Exit> {
+fn list_workloads(catalog: &Catalog, args: &Args) -> anyhow::Result<Exit> {
+    let pattern = args.pattern.as_deref().unwrap_or("");
     let found = if workload_lookup::is_set(pattern) {
         workload_lookup::workloads(catalog, pattern)?
     } else {
@@ -77,13 +80,14 @@ fn list_workloads(catalog: &Catalog, pattern: &str, json: bool) -> anyhow::Resul
     if found.is_empty() && programs.is_empty() {
         return Err(Exit::NothingMatched.because(format!("no workload has '{pattern}' in its name")));
     }
-    if json {
+    if args.json {
         let of_programs = programs.into_iter().map(Definition::Program);
         let all: Vec<_> = found.into_iter().map(Definition::Workload).chain(of_programs).collect();
         output::print(rows::to_json(&all))?;
         return Ok(Exit::Ok);
     }
     let mut table = table::new(&["workload", "parameters", "batch", "GFLOP/sample", "sets", "about"]);
+    table.mark_text(&["sets", "about"]);
     for workload in found {
         table.add_row([
             workload.name.clone(),
@@ -104,8 +108,7 @@ fn list_workloads(catalog: &Catalog, pattern: &str, json: bool) -> anyhow::Resul
             if program.about.is_empty() { program.command.clone() } else { program.about.clone() },
         ]);
     }
-    table::align_left(&mut table, &[4, 5]);
-    table::print(&table)?;
+    args.table.print(&table)?;
     Ok(Exit::Ok)
 }
 
@@ -118,7 +121,7 @@ fn list_plans(catalog: &Catalog, job: &Job, args: &Args) -> anyhow::Result<Exit>
         if let Some((option, _)) = options.into_iter().find(|(_, is_given)| *is_given) {
             bail!("{option} does not apply to programs; remove it");
         }
-        return list_plans_of_program(program, job, &pool, args.json);
+        return list_plans_of_program(program, job, &pool, args);
     }
     let workload = workload_lookup::workload(catalog, &job.workload)?;
     let global_batch = job.global_batch.unwrap_or(workload.global_batch);
@@ -137,7 +140,7 @@ fn list_plans(catalog: &Catalog, job: &Job, args: &Args) -> anyhow::Result<Exit>
         };
         row_of(plan, global_batch, judgement)
     };
-    print_plans(candidates.into_iter().map(judged).collect(), args.json)
+    print_plans(candidates.into_iter().map(judged).collect(), args)
 }
 
 /// The plans of a program, whose memory is not estimated.
@@ -145,7 +148,7 @@ fn list_plans_of_program(
     program: &CatalogProgram,
     job: &Job,
     pool: &[Device],
-    json: bool,
+    args: &Args,
 ) -> anyhow::Result<Exit> {
     let global_batch = job.global_batch.unwrap_or(program.batches[0]);
     let candidates = match job.plan {
@@ -155,7 +158,7 @@ fn list_plans_of_program(
     let row = |Candidate { plan, refusal }| {
         row_of(plan, global_batch, Judgement { refusal, ..Judgement::default() })
     };
-    print_plans(candidates.into_iter().map(row).collect(), json)
+    print_plans(candidates.into_iter().map(row).collect(), args)
 }
 
 fn row_of(plan: Plan, global_batch: u32, judgement: Judgement) -> PlanRow {
@@ -171,12 +174,13 @@ fn row_of(plan: Plan, global_batch: u32, judgement: Judgement) -> PlanRow {
     }
 }
 
-fn print_plans(rows: Vec<PlanRow>, json: bool) -> anyhow::Result<Exit> {
-    if json {
+fn print_plans(rows: Vec<PlanRow>, args: &Args) -> anyhow::Result<Exit> {
+    if args.json {
         output::print(rows::to_json(&rows))?;
         return Ok(Exit::Ok);
     }
     let mut table = table::new(&["plan", "devices", "micro-batch", "memory", "capacity", "here"]);
+    table.mark_text(&["here"]);
     for row in rows {
         table.add_row([
             row.plan.to_string(),
@@ -187,7 +191,6 @@ fn print_plans(rows: Vec<PlanRow>, json: bool) -> anyhow::Result<Exit> {
             row.reason.unwrap_or_else(|| "valid".into()),
         ]);
     }
-    table::align_left(&mut table, &[5]);
-    table::print(&table)?;
+    args.table.print(&table)?;
     Ok(Exit::Ok)
 }

@@ -110,7 +110,8 @@ mod tests {
     #[test]
     fn a_run_that_goes_on_takes_no_option_of_one_that_begins() {
         let command = Cli::command();
-        for (name, taken) in ["single", "colocate"].map(|name| (name, ["yes", "budget", "json", "strict"])) {
+        let taken = ["yes", "budget", "json", "strict", "columns", "wide", "vertical"];
+        for name in ["single", "colocate"] {
             let sub = command.find_subcommand(name).expect("there is such a command");
             let resume = sub.get_arguments().find(|arg| arg.get_id() == "resume").expect("it goes on");
             let refused = sub.get_arg_conflicts_with(resume);

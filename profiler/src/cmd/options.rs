@@ -9,6 +9,7 @@ use anyhow::bail;
 use cli::{
     agree::Yes,
     options::{HEARTBEAT, RunOptions},
+    table::TableOptions,
 };
 use jobs::{
     command_line::{self, CommandLine},
@@ -128,12 +129,21 @@ pub(super) struct ResumeOptions {
     /// The time after which no launch is started. It includes the time for estimates of memory.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(super) budget: Option<Duration>,
-    /// Print the table as JSON.
-    #[arg(long)]
-    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) format: RunFormat,
     /// Exit with 1 if the verdict of the run is "do not quote", for example because other programs used the device.
     #[arg(long)]
     pub(super) strict: bool,
+}
+
+/// How the table of a run is printed.
+#[derive(clap::Args)]
+pub(super) struct RunFormat {
+    /// Print the table as JSON.
+    #[arg(long)]
+    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) table: TableOptions,
 }
 
 /// The kinds of jobs and programs that the user names.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use cli::table;
+use cli::table::{self, TableOptions};
 use record::{
     manifest::Manifest,
     rows::{self, Interference, RunRow, Summary, Usability},
@@ -24,6 +24,8 @@ pub(super) struct Args {
     /// Print the list as JSON.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    table: TableOptions,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
@@ -39,6 +41,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         output::print(rows::to_json(&listed))?;
     } else {
         let mut lines = table::new(&["run", "started", "command", "rows", "end", "verdict"]);
+        lines.mark_text(&["started", "command", "end", "verdict"]);
         for row in &listed {
             lines.add_row([
                 row.run.clone(),
@@ -49,8 +52,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
                 table::or_dash(row.verdict.as_ref()),
             ]);
         }
-        table::align_left(&mut lines, &[1, 2, 4, 5]);
-        table::print(&lines)?;
+        args.table.print(&lines)?;
     }
     Ok(Exit::Ok)
 }

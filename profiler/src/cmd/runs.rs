@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Context as _;
 use cli::{
     agree::{self, Consent},
-    table,
+    table::TableOptions,
 };
 use jobs::{folder, manifest};
 use record::{
@@ -16,7 +16,7 @@ use record::{
 use rig::{Exit, interrupt::Interrupt, output};
 use schema::{catalog::Catalog, footprint::Footprints, units::Nanos};
 
-use super::options::ResumeOptions;
+use super::options::{ResumeOptions, RunFormat};
 use crate::{derive::Derived, fastest, measure, operators_table, run_tables, warnings};
 
 /// Begins a run of a command in its directory, and measures it. The command itself began at that time.
@@ -66,7 +66,7 @@ fn measure(
 ) -> anyhow::Result<Exit> {
     let catalog = Catalog::open(&manifest.settings.catalogs)?;
     let outcome = measure::measure(run, (manifest, consent), &catalog, began)?;
-    show(run, &outcome.derived, options.json)?;
+    show(run, &outcome.derived, &options.format)?;
     if !outcome.missing.launches.is_empty() {
         output::note("not measured:");
         for launch in &outcome.missing.launches {
@@ -82,29 +82,30 @@ fn usability(derived: &Derived) -> Usability {
     Usability::of_rows(&derived.summaries, &derived.interference)
 }
 
-fn show_alone(summaries: &[Summary]) -> anyhow::Result<()> {
+fn show_alone(summaries: &[Summary], options: &TableOptions) -> anyhow::Result<()> {
     let ranked = fastest::ranked(summaries);
-    table::print(&run_tables::of_summaries(&ranked))?;
+    options.print(&run_tables::of_summaries(&ranked, options))?;
     fastest::lines(&ranked).into_iter().try_for_each(output::print)
 }
 
 /// Prints the verdict of a run, its tables and the path of its directory.
-pub(super) fn show(run: &RunDir, derived: &Derived, json: bool) -> anyhow::Result<Exit> {
+pub(super) fn show(run: &RunDir, derived: &Derived, format: &RunFormat) -> anyhow::Result<Exit> {
+    let RunFormat { json, table } = format;
     let verdict = format!("verdict: {}", usability(derived));
-    if json {
+    if *json {
         output::note(verdict)
     } else {
         output::print(verdict)?
     }
-    match (json, derived.is_of_groups()) {
+    match (*json, derived.is_of_groups()) {
         (true, true) => output::print(rows::to_json(&derived.interference))?,
         (true, false) => output::print(rows::to_json(&derived.summaries))?,
-        (false, true) => table::print(&run_tables::of_interference(&derived.interference))?,
-        (false, false) => show_alone(&derived.summaries)?,
+        (false, true) => table.print(&run_tables::of_interference(&derived.interference))?,
+        (false, false) => show_alone(&derived.summaries, table)?,
     }
     if !json && run.operators_path().is_file() {
         let operators: Vec<OperatorTime> = rows::read(&run.operators_path())?;
-        table::print(&operators_table::of_operators(&operators))?;
+        table.layout().print(&operators_table::of_operators(&operators))?;
         operators_table::idle_lines(run, &operators).into_iter().try_for_each(output::print)?;
     }
     let mut tables = vec![run.measurements_path(), run.summary_path()];

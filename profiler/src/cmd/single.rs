@@ -5,7 +5,7 @@ mod grid;
 use std::{path::PathBuf, time::Duration};
 
 use anyhow::bail;
-use cli::{options::RunOptions, table};
+use cli::options::RunOptions;
 use jobs::{
     catalog_programs,
     cells::{self, Grid, Plans},
@@ -24,7 +24,7 @@ use rig::{Exit, output};
 use schema::{catalog::Catalog, footprint::Footprints, job::Job, plan::Plan, units::Nanos};
 
 use super::{
-    options::{JobKinds, MeasureOptions, ResumeOptions, positive},
+    options::{JobKinds, MeasureOptions, ResumeOptions, RunFormat, positive},
     runs,
 };
 use crate::{blocks, run_tables};
@@ -150,13 +150,16 @@ impl std::str::FromStr for PlanOrAll {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let began = Nanos::monotonic_now();
+    if !args.measure.dry_run {
+        args.resumable.format.table.check(&run_tables::SUMMARY_COLUMNS)?;
+    }
     if let Some(path) = &args.resume {
         return runs::resume("single", path, &args.resumable, began);
     }
     args.resumable.check_new()?;
     let (manifest, footprints) = prepare(args)?;
     if args.measure.dry_run {
-        return dry_run(&manifest, args.resumable.json);
+        return dry_run(&manifest, &args.resumable.format);
     }
     runs::begin(("single", began), args.run.out.as_deref(), &manifest, &footprints, &args.resumable)
 }
@@ -257,13 +260,13 @@ fn axes(args: &Args, vary: &Varied) -> anyhow::Result<Grid> {
     Ok(Grid { plans, ..grid })
 }
 
-fn dry_run(manifest: &Manifest, json: bool) -> anyhow::Result<Exit> {
-    if json {
+fn dry_run(manifest: &Manifest, format: &RunFormat) -> anyhow::Result<Exit> {
+    if format.json {
         output::print(rows::to_json(&manifest.cells))?;
         return Ok(Exit::Ok);
     }
     let fewest = blocks::fewest_launches(&manifest.settings);
-    table::print(&run_tables::of_cells("cell", &manifest.cells, fewest))?;
+    format.table.print(&run_tables::of_cells("cell", &manifest.cells, fewest))?;
     match (blocks::estimate(manifest), manifest.settings.ci_percent) {
         (Some(time), None) => output::print(format_args!("about {time} in all"))?,
         (Some(time), Some(_)) => {

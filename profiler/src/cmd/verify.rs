@@ -7,6 +7,7 @@ mod workloads;
 
 use std::path::PathBuf;
 
+use cli::table::TableLayout;
 use jobs::{
     manifest::{self, RunRequest},
     pool,
@@ -77,6 +78,8 @@ pub(super) struct Args {
     /// Print rows as JSON.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    layout: TableLayout,
 }
 
 /// The verdict depends on no seed; a fixed one makes failures reproducible.
@@ -114,15 +117,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let (verdicts, cost): (Vec<bool>, SamplerCost) = if verifies_programs {
         let (of_cells, cost) = programs::verify(&bench)?;
         let rows = of_cells.concat();
-        print(args.json, || rows::to_json(&rows), || programs::show(&rows))?;
+        print(args.json, || rows::to_json(&rows), || programs::show(&rows, args.layout))?;
         (of_cells.iter().map(|rows| rows.iter().all(|row| row.verified)).collect(), cost)
     } else if args.plans {
         let (rows, cost) = plans::verify(&bench)?;
-        print(args.json, || rows::to_json(&rows), || plans::show(&rows))?;
+        print(args.json, || rows::to_json(&rows), || plans::show(&rows, args.layout))?;
         (rows.iter().map(|row| row.verified).collect(), cost)
     } else {
         let (rows, cost) = workloads::verify(&bench)?;
-        print(args.json, || rows::to_json(&rows), || workloads::show(&rows))?;
+        print(args.json, || rows::to_json(&rows), || workloads::show(&rows, args.layout))?;
         (rows.iter().map(|row| row.verified).collect(), cost)
     };
     output::note(format_args!("run: {}", run.path().display()));

@@ -31,6 +31,7 @@ mod resume;
 mod rig;
 mod single;
 mod stress;
+mod tables;
 mod together;
 mod torch;
 mod transfers;

@@ -7,7 +7,7 @@ mod tests;
 
 use std::path::PathBuf;
 
-use cli::table;
+use cli::table::TableOptions;
 use record::rows::{BoundVerdict, Changes, Verdict, to_json};
 use rig::{Exit, output};
 
@@ -67,6 +67,8 @@ pub(super) struct Args {
     /// Print the comparison as a JSON object.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    table: TableOptions,
 }
 
 /// A percentage as a part: `5%` and `5` are 0.05.
@@ -86,13 +88,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     match args.json {
         true => output::print(to_json(&changes))?,
-        false => show(&changes)?,
+        false => show(&changes, &args.table)?,
     }
     Ok(args.fail_above.map_or(Exit::Ok, |above| decide(&changes, above)))
 }
 
-fn show(changes: &Changes) -> anyhow::Result<()> {
-    table::print(&rows::table(changes))?;
+fn show(changes: &Changes, options: &TableOptions) -> anyhow::Result<()> {
+    options.print(&rows::table(changes))?;
     for line in lines::below(changes) {
         output::print(line)?;
     }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use cli::table;
+use cli::table::{self, TableOptions};
 use record::rows::{FigureNumbers, Value, to_json};
 use rig::{Exit, output};
 
@@ -10,7 +10,7 @@ use crate::{
     figures::KINDS,
     files::csv_of,
     report::{Placed, Report},
-    table::{Cell, Table},
+    table::{Cell, Heading, Table},
 };
 
 /// Print the numbers of a figure.
@@ -30,16 +30,18 @@ pub(super) struct Args {
     #[arg(value_name = "RUN")]
     runs: Vec<PathBuf>,
     /// Print CSV, with plain numbers and the unit in the name of each column.
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, conflicts_with_all = ["json", "columns", "TableLayout"])]
     csv: bool,
     /// Print a JSON list with an object for each figure: its name, title, caption and rows, each an object by column.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    table: TableOptions,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let Some(name) = args.figure.as_deref().filter(|_| !args.runs.is_empty()) else {
-        return list(args.figure.as_deref());
+        return list(args);
     };
     if !KINDS.iter().any(|kind| kind.name == name) {
         return Err(Exit::Usage.because(format!("there is no figure '{name}'; `report table` lists them")));
@@ -56,7 +58,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         if report.figures.len() > 1 && !args.csv {
             output::print(format_args!("{}: {}", placed.id, placed.figure.title))?;
         }
-        print(placed, args.csv)?;
+        print(placed, args)?;
     }
     Ok(Exit::Ok)
 }
@@ -81,37 +83,54 @@ fn numbers_of(placed: &Placed) -> FigureNumbers {
     }
 }
 
-fn print(placed: &Placed, as_csv: bool) -> anyhow::Result<()> {
+fn print(placed: &Placed, args: &Args) -> anyhow::Result<()> {
     let numbers = placed.figure.chart.table();
-    if as_csv {
+    if args.csv {
         let text = csv_of(&numbers);
         return output::print_with(|stdout| stdout.write_all(&text));
     }
-    table::print(&for_terminal(&numbers))?;
+    args.table.print(&for_terminal(&numbers))?;
     for (words, lines) in [("doubtful", &placed.figure.doubts), ("not drawn", &placed.figure.missing)] {
         lines.iter().for_each(|line| output::note(format_args!("{words}: {line}")));
     }
     Ok(())
 }
 
+/// The titles of columns as names for `--columns`: without commas, and `from` and `to` with the quantity before them.
+fn names(columns: &[Heading]) -> Vec<String> {
+    let mut quantity = String::new();
+    let name = |column: &Heading| {
+        let title = column.title.replace(", ", " ");
+        if ["from", "to"].contains(&title.as_str()) {
+            return format!("{quantity} {title}");
+        }
+        title.strip_suffix(" from").unwrap_or(&title).clone_into(&mut quantity);
+        title
+    };
+    columns.iter().map(name).collect()
+}
+
 fn for_terminal(numbers: &Table) -> table::Table {
-    let header: Vec<&str> = numbers.columns.iter().map(|column| column.title.as_str()).collect();
+    let names = names(&numbers.columns);
+    let header: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut lines = table::new(&header);
+    let is_text = |index: &usize| numbers.rows.iter().any(|row| matches!(row[*index], Cell::Text(_)));
+    lines.mark_text(&(0..header.len()).filter(is_text).map(|index| header[index]).collect::<Vec<_>>());
     for row in &numbers.rows {
         lines.add_row(row.iter().map(Cell::shown));
     }
     lines
 }
 
-fn list(asked: Option<&str>) -> anyhow::Result<Exit> {
-    if let Some(name) = asked {
+fn list(args: &Args) -> anyhow::Result<Exit> {
+    if let Some(name) = &args.figure {
         return Err(Exit::Usage.because(format!("name the runs, as in `report table {name} runs/RUN`")));
     }
     let mut lines = table::new(&["figure", "what it shows"]);
-    table::align_left(&mut lines, &[1]);
+    lines.mark_text(&["what it shows"]);
     for kind in KINDS {
         lines.add_row([kind.name, kind.about]);
     }
-    table::print(&lines)?;
+    args.table.print(&lines)?;
     Ok(Exit::Ok)
 }

@@ -13,19 +13,19 @@ use crate::{
 const COLUMNS: &[(&str, &str)] = &[
     ("job", "job"),
     ("beside", "beside"),
-    ("sharing", "sharing"),
-    ("device", "device"),
-    ("step_ns_alone", "mean step alone"),
-    ("step_ns_together", "together"),
     ("slowdown", "slowdown"),
     ("slowdown_ci_lo", "from"),
     ("slowdown_ci_hi", "to"),
-    ("slowdown_p99", "p99 slowdown"),
-    ("slowdown_p99_ci_lo", "from"),
-    ("slowdown_p99_ci_hi", "to"),
+    ("sharing", "sharing"),
     ("group_norm_throughput", "throughput of all"),
     ("group_norm_throughput_ci_lo", "from"),
     ("group_norm_throughput_ci_hi", "to"),
+    ("step_ns_alone", "mean step alone"),
+    ("step_ns_together", "together"),
+    ("slowdown_p99", "p99 slowdown"),
+    ("slowdown_p99_ci_lo", "from"),
+    ("slowdown_p99_ci_hi", "to"),
+    ("device", "device"),
     ("blocks", "blocks"),
     ("blocks_failed", "blocks failed"),
     ("doubt", "warnings or failure"),
@@ -61,19 +61,19 @@ fn rows(group: &Together, table: &mut Table) {
         table.push(vec![
             Cell::text(&row.job),
             Cell::text(group.beside(place)),
-            Cell::text(&row.sharing),
-            Cell::text(&row.device),
-            Cell::whole(Unit::Ns, row.step_ns_alone),
-            Cell::whole(Unit::Ns, row.step_ns_together),
             ratio(row.slowdown),
             ratio(row.slowdown_ci_lo),
             ratio(row.slowdown_ci_hi),
-            ratio(row.slowdown_p99),
-            ratio(row.slowdown_p99_ci_lo),
-            ratio(row.slowdown_p99_ci_hi),
+            Cell::text(&row.sharing),
             ratio(row.group_norm_throughput),
             ratio(row.group_norm_throughput_ci_lo),
             ratio(row.group_norm_throughput_ci_hi),
+            Cell::whole(Unit::Ns, row.step_ns_alone),
+            Cell::whole(Unit::Ns, row.step_ns_together),
+            ratio(row.slowdown_p99),
+            ratio(row.slowdown_p99_ci_lo),
+            ratio(row.slowdown_p99_ci_hi),
+            Cell::text(&row.device),
             count(row.blocks),
             count(row.blocks_failed),
             Cell::maybe_text(doubt),
@@ -93,10 +93,10 @@ mod tests {
         assert_eq!(table.rows.len(), run.interference.len());
         for (shown, row) in table.rows.iter().zip(&run.interference) {
             assert_eq!(shown[0], Cell::text(&row.job));
-            assert_eq!(shown[6], Cell::number(Unit::Ratio, row.slowdown));
-            assert_eq!(shown[12], Cell::number(Unit::Ratio, row.group_norm_throughput));
+            assert_eq!(shown[2], Cell::number(Unit::Ratio, row.slowdown));
+            assert_eq!(shown[6], Cell::number(Unit::Ratio, row.group_norm_throughput));
         }
-        assert_eq!(table.rows[4][6], Cell::Missing, "sequential");
+        assert_eq!(table.rows[4][2], Cell::Missing, "sequential");
         assert!(figure.caption.contains("3 groups, 6 blocks each"), "{}", figure.caption);
         assert!(!figure.doubts.is_empty());
     }

@@ -13,13 +13,13 @@ use crate::{
 
 const COLUMNS: &[(&str, &str)] = &[
     ("job", "job"),
-    ("device", "device"),
     ("step_ns_median", "median step"),
     ("half_width_percent", "95 % interval +-"),
     ("step_ns_p90", "p90"),
     ("step_ns_p99", "p99"),
     ("samples_per_s", "samples/s"),
     ("peak_memory_bytes", "peak tensors"),
+    ("device", "device"),
     ("host_rss_peak_bytes", "peak resident"),
     ("device_util_percent_mean", "utilisation"),
     ("repeats", "launches"),
@@ -49,13 +49,13 @@ fn cells(row: &Summary) -> Vec<Cell> {
     let typed = row.command.as_ref().filter(|_| row.plan.is_none());
     vec![
         Cell::text(typed.map_or(row.job.clone(), |command| format!("{}: {command}", row.job))),
-        Cell::text(&row.device),
         Cell::whole(Unit::Ns, row.step_ns_median),
         Cell::number(Unit::Percent, row.half_width_percent),
         Cell::whole(Unit::Ns, row.step_ns_p90),
         Cell::whole(Unit::Ns, row.step_ns_p99),
         Cell::number(Unit::PerS, row.samples_per_s),
         Cell::whole(Unit::Bytes, row.peak_memory_bytes),
+        Cell::text(&row.device),
         Cell::whole(Unit::Bytes, row.host_rss_peak_bytes),
         Cell::number(Unit::Percent, row.device_util_percent_mean),
         Cell::whole(Unit::Count, Some(row.repeats.into())),
@@ -84,7 +84,7 @@ mod tests {
         assert!(caption.contains("Each job was launched 3 times."), "{caption}");
         for row in &run.summaries {
             let cells = table.rows.iter().find(|cells| cells[0] == Cell::text(&row.job)).unwrap();
-            assert_eq!(cells[2].in_csv(), row.step_ns_median.unwrap().to_string());
+            assert_eq!(cells[1].in_csv(), row.step_ns_median.unwrap().to_string());
             assert_eq!(cells[12].in_csv(), row.warnings.to_string());
         }
     }

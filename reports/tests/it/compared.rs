@@ -295,7 +295,8 @@ fn a_terminal_of_a_hundred_columns_shows_the_table() {
     for options in ["", "--fail-above 5%"] {
         let runs = ["20261122-epyc/colocate/all-pairs-1", "20261123-epyc/colocate/all-pairs-1"].map(record);
         let [a, b] = runs.map(|run| run.display().to_string());
-        let output = door.command(&format!("compare {a} {b} {options}")).output().expect("it starts");
+        let mut command = door.command(&format!("compare {a} {b} {options}"));
+        let output = command.env("COLUMNS", "100").output().expect("it starts");
         let text = String::from_utf8(output.stdout).expect("stdout is text");
         let table: Vec<&str> = text.lines().take_while(|line| !line.starts_with("A: ")).collect();
         assert!(table.len() > 50 && table.iter().all(|line| line.chars().count() <= 100), "{text}");

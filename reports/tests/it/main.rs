@@ -11,3 +11,4 @@ mod records;
 mod replaced;
 mod serve;
 mod served;
+mod tables;

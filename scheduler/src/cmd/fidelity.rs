@@ -6,7 +6,7 @@ mod sides;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use cli::agree::Yes;
+use cli::{agree::Yes, table::TableLayout};
 use outcomes::fidelity::{self, Bars};
 use record::{rows, run_dir::RunDir};
 use rig::{Exit, output};
@@ -72,6 +72,8 @@ pub(super) struct Args {
     /// Print everything as JSON: an object, or with --again a list of two, the prediction first.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    layout: TableLayout,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {

@@ -9,6 +9,7 @@ mod suggest;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, ensure};
+use cli::table::TableOptions;
 use formats::fitted::{FittedWorkload, ModelFile};
 use jobs::{plans::memory::DeviceMemory, software};
 use model::{Options, RowsLeftOut, fit_and_predict};
@@ -142,18 +143,27 @@ pub(super) struct Args {
     /// A file with additional workloads and programs.
     #[arg(long, value_name = "FILE")]
     catalog: Vec<PathBuf>,
+    #[command(flatten)]
+    format: Format,
+    /// Print the errors of every formula by kind of plan, and all parameters; of slowdowns the terms, and the errors by contention, too.
+    #[arg(long, conflicts_with_all = ["json", "suggest", "curve", "duration", "columns"])]
+    verbose: bool,
+}
+
+/// How the result of a fit is printed.
+#[derive(clap::Args)]
+struct Format {
     /// Print the model as JSON.
     #[arg(long)]
     json: bool,
-    /// Print the errors of every formula by kind of plan, and all parameters; of slowdowns the terms, and the errors by contention, too.
-    #[arg(long, conflicts_with_all = ["json", "suggest", "curve", "duration"])]
-    verbose: bool,
+    #[command(flatten)]
+    table: TableOptions,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let catalog = Catalog::open(&args.catalog)?;
     if let Some((history, out)) = args.duration.as_deref().zip(args.out.as_deref()) {
-        return duration::run(history, (out, args.held_out, args.json), &catalog);
+        return duration::run(history, (out, args.held_out, &args.format), &catalog);
     }
     let together = match args.interference.as_slice() {
         [] => None,
@@ -161,6 +171,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     };
     if let Some(together) = together.as_ref().filter(|_| args.runs.is_empty() && args.csv.is_empty()) {
         return interference::run(together, args, &catalog);
+    }
+    if args.curve.is_none() && args.suggest.is_none() {
+        args.format.table.check(&show::SUMMARY_COLUMNS)?;
     }
     let measured = measured::read(&Inputs {
         runs: &args.runs,
@@ -187,7 +200,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         ));
     }
     if let Some(path) = &args.curve {
-        return curve::run(path, &measured, args.suggest, &options, args.json);
+        return curve::run(path, &measured, args.suggest, &options, &args.format);
     }
     let (mut fitted, left_out, refused) = fit(&measured, args.held_out, &options);
     add_memory(&mut fitted, &catalog, measured.is_on_cores);
@@ -197,7 +210,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             file.write(path)?;
         }
         let wanted = suggest::Wanted { count: count as usize, devices: args.devices, out };
-        return suggest::run(&wanted, &file, &measured, &catalog, &options.parts, args.json);
+        return suggest::run(&wanted, &file, &measured, &catalog, &options.parts, &args.format);
     }
     if let ([], [first, ..]) = (&fitted[..], &refused[..]) {
         let files = args.runs.iter().chain(&args.csv).map(|path| path.display().to_string());
@@ -228,20 +241,21 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     let out = args.out.as_deref().context("--out names the file to write")?;
     file.write(out)?;
-    match args.json {
+    match args.format.json {
         true => output::print(rows::to_json(&file))?,
         false => {
             let shown = show::Shown::new(&file, &measured, &left_out);
             if args.verbose {
-                shown.details()?;
+                shown.details(args.format.table.layout())?;
             } else {
-                shown.summary()?;
+                shown.summary(&args.format.table)?;
             }
             if let Some(interference) = &file.interference {
                 if !args.verbose {
                     output::print("")?;
                 }
-                interference::show(interference, args.verbose)?;
+                let options = args.format.table.layout().into();
+                interference::show(interference, args.verbose, &options)?;
             }
         }
     }

@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn a_run_that_goes_on_takes_no_option_of_one_that_begins() {
         let command = Cli::command();
-        for (name, taken) in [("run", ["yes", "json"])] {
+        for (name, taken) in [("run", ["yes", "json", "columns", "wide", "vertical"])] {
             let sub = command.find_subcommand(name).expect("there is such a command");
             let resume = sub.get_arguments().find(|arg| arg.get_id() == "resume").expect("it goes on");
             let refused = sub.get_arg_conflicts_with(resume);

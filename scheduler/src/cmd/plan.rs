@@ -3,7 +3,7 @@
 use std::{ops::RangeInclusive, path::PathBuf};
 
 use anyhow::{Context as _, bail};
-use cli::table;
+use cli::table::{self, TableOptions};
 use formats::{
     fitted::{BasisWord, ModelFile},
     rows::{BestPlan, MemorySource, RankBy},
@@ -86,6 +86,8 @@ pub(super) struct Args {
     /// Print the rows as JSON.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    table: TableOptions,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
@@ -133,7 +135,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     match args.json {
         true => output::print(rows::to_json(&found))?,
-        false => show(&found)?,
+        false => show(&found, &args.table)?,
     }
     for note in doubts(&found, capacity) {
         output::note(format_args!("plan: {note}"));
@@ -191,34 +193,35 @@ fn doubts(found: &[BestPlan], capacity: Option<u64>) -> Vec<String> {
     notes
 }
 
-fn show(found: &[BestPlan]) -> anyhow::Result<()> {
+fn show(found: &[BestPlan], options: &TableOptions) -> anyhow::Result<()> {
     let has_cpus = found.iter().any(|row| row.cpus != found[0].cpus);
     let mut header = vec![
         "devices",
         "plan",
         "step",
         "95 % interval",
-        "samples/s",
         "basis",
+        "samples/s",
         "memory",
         "up to",
         "memory by",
     ];
-    header.extend(["curve", "on", "samples/s"]);
+    header.extend(["curve", "curve devices", "curve samples/s"]);
     if has_cpus {
         header.insert(1, "cores");
-        header.insert(header.len() - 1, "cores");
+        header.insert(header.len() - 1, "curve cores");
     }
     let has_measured = found.iter().any(|row| row.measured_plan.is_some());
     if has_measured {
-        let basis = header.iter().position(|name| *name == "basis").unwrap_or_default();
-        header.insert(basis + 1, "best measured");
+        let memory = header.iter().position(|name| *name == "memory").unwrap_or_default();
+        header.insert(memory, "best measured");
     }
     let has_order = found.iter().any(|row| row.order > 1);
     if has_order {
         header.insert(1, "order");
     }
     let mut lines = table::new(&header);
+    lines.mark_text(&["plan", "basis", "best measured"]);
     // Rows that differ in the number of devices alone are one line.
     let is_same = |a: &BestPlan, b: &BestPlan| BestPlan { devices: b.devices, ..a.clone() } == *b;
     for rows in found.chunk_by(is_same) {
@@ -231,8 +234,8 @@ fn show(found: &[BestPlan]) -> anyhow::Result<()> {
             table::or_dash(row.plan),
             table::or_dash(row.step_ns.map(Nanos)),
             table::or_dash(times.map(|(lo, hi)| format!("{} to {}", Nanos(lo), Nanos(hi)))),
-            rate(row.samples_per_s),
             format!("{}{formula}", table::or_dash(row.basis)),
+            rate(row.samples_per_s),
             table::or_dash(row.memory_bytes.map(HumanBytes)),
             table::or_dash(row.memory_bytes_ci_hi.map(HumanBytes)),
             table::or_dash(row.memory_source),
@@ -254,7 +257,7 @@ fn show(found: &[BestPlan]) -> anyhow::Result<()> {
         }
         lines.add_row(cells);
     }
-    table::print(&lines)
+    options.print(&lines)
 }
 
 /// `NAME[@bN]`.

@@ -92,7 +92,7 @@ fn list(all: &[PolicyRow]) -> anyhow::Result<()> {
         let name = if row.settings.is_empty() { &row.usage } else { &row.name };
         lines.add_row([name, &row.source, &row.order]);
     }
-    table::print(&lines)?;
+    table::print_sentences(&lines)?;
     output::print("")?;
     output::print("`sched policies NAME` shows the settings, which are written NAME:KEY=VALUE:..")
 }
@@ -119,7 +119,7 @@ fn show(row: &PolicyRow) -> anyhow::Result<()> {
     ] {
         lines.add_row([what, text]);
     }
-    table::print(&lines)?;
+    table::print_sentences(&lines)?;
     if row.settings.is_empty() {
         return Ok(());
     }
@@ -128,5 +128,5 @@ fn show(row: &PolicyRow) -> anyhow::Result<()> {
         lines.add_row([key, default, values, meaning]);
     }
     output::print("")?;
-    table::print(&lines)
+    table::print_sentences(&lines)
 }

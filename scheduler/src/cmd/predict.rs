@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail, ensure};
-use cli::table;
+use cli::table::{self, TableOptions};
 use formats::fitted::{FittedWorkload, FormulaFit, ModelFile, PredictedStep};
 use jobs::workload_lookup;
 use model::{Answer, FittedModel, JobKey, Placement, PredictRequest, Setting, WIDEST_INTERVAL, formula};
@@ -71,6 +71,8 @@ pub(super) struct Args {
     /// Print the prediction as JSON.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    options: TableOptions,
 }
 
 /// Numbers of devices of nodes, in descending order.
@@ -128,7 +130,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let row = row(&job, &setting, (&devices, device_type), &answer, &others, slowdown);
     match args.json {
         true => output::print(rows::to_json(&row))?,
-        false => show(&row)?,
+        false => show(&row, &args.options)?,
     }
     Ok(Exit::Ok)
 }
@@ -269,21 +271,22 @@ fn row(
     }
 }
 
-fn show(row: &PredictedStep) -> anyhow::Result<()> {
+fn show(row: &PredictedStep, options: &TableOptions) -> anyhow::Result<()> {
     let mut lines =
-        table::new(&["job", "devices", "step", "95 % interval", "samples/s", "95 % interval", "basis"]);
+        table::new(&["job", "step", "95 % interval", "basis", "samples/s", "samples/s 95 %", "devices"]);
+    lines.mark_text(&["basis"]);
     let with: String = row.with.iter().map(|other| format!(" + {other}")).collect();
     let formula = row.formula.map_or(String::new(), |formula| format!(" ({formula})"));
     lines.add_row([
         format!("{}{with}", row.job),
-        placement_text(&row.placement),
         Nanos(row.step_ns).to_string(),
         format!("{} to {}", Nanos(row.step_ns_ci_lo), Nanos(row.step_ns_ci_hi)),
+        format!("{}{formula}", row.basis),
         format!("{:.2}", row.samples_per_s),
         format!("{:.2} to {:.2}", row.samples_per_s_ci_lo, row.samples_per_s_ci_hi),
-        format!("{}{formula}", row.basis),
+        placement_text(&row.placement),
     ]);
-    table::print(&lines)
+    options.print(&lines)
 }
 
 /// `8`, or `4+4`.

@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail};
 use cli::{
     agree::{self, Consent, Yes},
     options::{HEARTBEAT, RunOptions},
-    table,
+    table::{self, TableOptions},
 };
 use engine::job::{JobRequest, Payload};
 use formats::rows::{DrawnTotals, Outcome};
@@ -97,9 +97,12 @@ pub(super) struct Args {
     /// Print the outcomes as JSON.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    table: TableOptions,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
+    args.table.check(&COLUMNS)?;
     let (run, consent) = match (&args.resume, &args.trace, &args.policy) {
         (Some(path), ..) => {
             let run = RunDir::open(path)?;
@@ -127,7 +130,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     if args.json {
         output::print(rows::to_json(&ended.outcomes))?;
     } else {
-        show(&ended.outcomes)?;
+        show(&ended.outcomes, &args.table)?;
     }
     if let Some(forwarded) = &ended.forwarded {
         output::note(skipped(forwarded, &ended.outcomes));
@@ -305,19 +308,14 @@ fn skipped(forwarded: &Forwarded, outcomes: &[Outcome]) -> String {
     )
 }
 
+/// The columns of the outcomes of jobs.
+const COLUMNS: [&str; 9] =
+    ["job", "JCT", "predicted", "queued", "switching", "running", "paused", "workload", "notes"];
+
 /// Prints one line for each job, and a summary.
-fn show(outcomes: &[Outcome]) -> anyhow::Result<()> {
-    let mut lines = table::new(&[
-        "job",
-        "workload",
-        "JCT",
-        "predicted",
-        "queued",
-        "switching",
-        "running",
-        "paused",
-        "notes",
-    ]);
+fn show(outcomes: &[Outcome], options: &TableOptions) -> anyhow::Result<()> {
+    let mut lines = table::new(&COLUMNS);
+    lines.mark_text(&["workload", "notes"]);
     for row in outcomes {
         let time = |ns: Option<u64>| table::or_dash(ns.map(Nanos));
         let mut notes: Vec<String> =
@@ -332,17 +330,17 @@ fn show(outcomes: &[Outcome]) -> anyhow::Result<()> {
         }
         lines.add_row([
             row.name.clone(),
-            row.workload.clone(),
             time(row.jct_ns),
             time(row.predicted_jct_ns),
             time(row.queued_ns),
             time(row.switching_ns),
             time(row.running_ns),
             time(row.paused_ns),
+            row.workload.clone(),
             notes.join("; "),
         ]);
     }
-    table::print(&lines)?;
+    options.print(&lines)?;
     let done: Vec<&Outcome> = outcomes.iter().filter(|row| row.status == Status::Ok).collect();
     let mean = |of: fn(&Outcome) -> Option<u64>| {
         let known: Vec<u64> = done.iter().filter_map(|row| of(row)).collect();

@@ -13,7 +13,10 @@ use std::{
 
 use anyhow::{Context as _, ensure};
 use clap::ArgGroup;
-use cli::{agree::Consent, table};
+use cli::{
+    agree::Consent,
+    table::{self, TableLayout, TableOptions},
+};
 use engine::{
     cluster::ClusterError,
     journal::{FirstRefusal, Journal, Unrecorded},
@@ -131,10 +134,13 @@ pub(super) struct Args {
     /// Print the table as JSON.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    table: TableOptions,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let names = policies::named(&args.policy)?;
+    args.table.check(&columns(args.rules.draws.is_some()))?;
     let mut sources = args.sources();
     let manifest = manifest(args, &names[0], &mut sources)?;
     let files = InputFiles {
@@ -179,7 +185,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     if args.json {
         output::print(rows::to_json(&all))?
     } else {
-        show(&all)?
+        show(&all, &args.table)?
     }
     Ok(exit)
 }
@@ -307,27 +313,39 @@ fn simulate(
     Ok((Totals { decision_times, drawn, ..totals }, is_whole))
 }
 
-fn show(all: &[Totals]) -> anyhow::Result<()> {
-    let is_drawn = all.iter().any(|row| row.drawn.is_some());
-    let header = [
+/// The columns of the totals, which have intervals if they were drawn.
+fn columns(is_drawn: bool) -> Vec<&'static str> {
+    let columns = [
         "policy",
-        "jobs",
         "average JCT",
-        "median",
-        "p99",
-        "first 100 steps",
-        "queued",
-        "switching",
+        AVERAGE_JCT_INTERVAL,
         "makespan",
+        MAKESPAN_INTERVAL,
+        "p99",
         "utilisation",
-        "starts",
-        "pauses",
+        "queued",
+        "median",
+        "first 100 steps",
+        "switching",
         "preemptions",
         "migrations",
+        "starts",
+        "pauses",
+        "jobs",
         "a decision",
+        "notes",
     ];
-    let of_draws: &[&str] = if is_drawn { &["average JCT, 95 %", "makespan, 95 %"] } else { &[] };
-    let mut lines = table::new(&[&header, of_draws, &["notes"]].concat());
+    let is_of_draws = |name: &str| [AVERAGE_JCT_INTERVAL, MAKESPAN_INTERVAL].contains(&name);
+    columns.into_iter().filter(|name| is_drawn || !is_of_draws(name)).collect()
+}
+
+const AVERAGE_JCT_INTERVAL: &str = "average JCT 95 %";
+const MAKESPAN_INTERVAL: &str = "makespan 95 %";
+
+fn show(all: &[Totals], options: &TableOptions) -> anyhow::Result<()> {
+    let is_drawn = all.iter().any(|row| row.drawn.is_some());
+    let mut lines = table::new(&columns(is_drawn));
+    lines.mark_text(&["notes"]);
     for row in all {
         let time = |ns: Option<u64>| table::or_dash(ns.map(Nanos));
         let mut notes = Vec::new();
@@ -339,39 +357,39 @@ fn show(all: &[Totals]) -> anyhow::Result<()> {
             notes.extend((count > 0).then(|| format!("{count} {what}")));
         }
         notes.extend((row.steps_lost > 0).then(|| format!("{} steps lost", row.steps_lost)));
-        let mut cells = vec![
-            row.policy.clone(),
-            row.jobs.to_string(),
-            time(row.jct_ns_mean),
-            time(row.jct_ns_median),
+        let intervals = [row.drawn.map(|drawn| drawn.jct_ns_mean), row.drawn.map(|drawn| drawn.makespan_ns)];
+        let [jct_interval, makespan_interval] =
+            intervals.map(|interval| is_drawn.then(|| table::or_dash(interval)));
+        let mut cells = vec![row.policy.clone(), time(row.jct_ns_mean)];
+        cells.extend(jct_interval);
+        cells.push(time(row.makespan_ns));
+        cells.extend(makespan_interval);
+        cells.extend([
             time(row.jct_ns_p99),
-            time(row.first_100_ns_mean),
-            time(row.queued_ns_mean),
-            time(row.switching_ns_mean),
-            time(row.makespan_ns),
             row.util_percent.map_or("-".into(), |percent| format!("{percent:.1} %")),
-            row.starts.to_string(),
-            row.pauses.to_string(),
+            time(row.queued_ns_mean),
+            time(row.jct_ns_median),
+            time(row.first_100_ns_mean),
+            time(row.switching_ns_mean),
             table::or_dash(row.preemptions),
             table::or_dash(row.migrations),
+            row.starts.to_string(),
+            row.pauses.to_string(),
+            row.jobs.to_string(),
             table::or_dash(row.decision_times.map(|times| Nanos((times.mean_us * 1e3) as u64))),
-        ];
-        if is_drawn {
-            let of = [row.drawn.map(|drawn| drawn.jct_ns_mean), row.drawn.map(|drawn| drawn.makespan_ns)];
-            cells.extend(of.map(table::or_dash));
-        }
-        cells.push(notes.join("; "));
+            notes.join("; "),
+        ]);
         lines.add_row(cells);
     }
-    table::print(&lines)?;
+    options.print(&lines)?;
     for row in all {
         row.lacking.iter().try_for_each(|what| output::print(format_args!("{}: {what}", row.policy)))?;
     }
-    show_fairness(all)
+    show_fairness(all, options.layout())
 }
 
 /// A line for each policy of which the fairness is known.
-fn show_fairness(all: &[Totals]) -> anyhow::Result<()> {
+fn show_fairness(all: &[Totals], layout: TableLayout) -> anyhow::Result<()> {
     let mut lines =
         table::new(&["finish-time fairness", "jobs", "mean rho", "median", "p99", "most", "unfair"]);
     let known: Vec<_> = all.iter().filter_map(|row| Some((&row.policy, row.fairness?))).collect();
@@ -385,7 +403,7 @@ fn show_fairness(all: &[Totals]) -> anyhow::Result<()> {
         return Ok(());
     }
     output::print("")?;
-    table::print(&lines)
+    layout.print(&lines)
 }
 
 fn percent(text: &str) -> Result<f64, String> {

@@ -37,6 +37,7 @@ mod sim;
 mod startups;
 mod suggest;
 mod suspend;
+mod tables;
 mod trace;
 mod within_rows;
 

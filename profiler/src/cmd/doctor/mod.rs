@@ -7,7 +7,7 @@ mod trial;
 
 use std::{path::PathBuf, slice};
 
-use cli::table;
+use cli::table::{self, TableLayout};
 use jobs::machine;
 use record::rows::{self, DoctorRow, Health};
 use rig::{Exit, cgroup::quotas_of, cuda_checkpoint, device, mps, output, programs};
@@ -43,7 +43,7 @@ use crate::core_contention;
 #[command(group(clap::ArgGroup::new("measurement").args(["overhead", "readings", "transfers"])))]
 pub(super) struct Args {
     /// Measure the cost of the harness to the job that it watches.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "TableLayout")]
     overhead: bool,
     /// Measure how long readings of the device take, at rest and beside a job.
     #[arg(long)]
@@ -78,6 +78,8 @@ pub(super) struct Args {
     /// Print rows as JSON.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    layout: TableLayout,
 }
 
 /// Parses a rate. One reading in ten seconds would hardly be watching, and more than a thousand per second would leave time for
@@ -104,11 +106,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         output::print(rows::to_json(&rows))?;
     } else {
         let mut table = table::new(&["about", "health", "found"]);
+        table.mark_text(&["health", "found"]);
         for row in &rows {
             table.add_row([row.about.clone(), row.health.to_string(), row.found.clone()]);
         }
-        table::align_left(&mut table, &[1, 2]);
-        table::print(&table)?;
+        args.layout.print(&table)?;
     }
     // Without torch-worker no workload can be trained. Anything else that is missing only limits what can be measured.
     let trains = rows.iter().any(|row| row.about == WORKER && row.health == Health::Ok);

@@ -1,6 +1,6 @@
 //! `profile doctor --readings`: how long a reading of a device takes, at rest and beside a job.
 
-use cli::table;
+use cli::table::{self, TableLayout};
 use jobs::run::{self, Observed};
 use record::rows::{self, Appender, Load, ReadingRow};
 use rig::{Exit, Rig, device, interrupt::Interrupt, output, programs, sampler::SamplerCost};
@@ -41,29 +41,29 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     if args.json {
         output::print(rows::to_json(&rows))?;
     } else {
-        show(&rows)?;
+        show(&rows, args.layout)?;
     }
     output::note(format_args!("run: {}", trial.run.path().display()));
     Ok(Exit::Ok)
 }
 
-fn show(rows: &[ReadingRow]) -> anyhow::Result<()> {
+fn show(rows: &[ReadingRow], layout: TableLayout) -> anyhow::Result<()> {
     let mut table =
-        table::new(&["reading", "device", "load", "calls", "failed", "p50", "p99", "longest", "found"]);
+        table::new(&["reading", "load", "p50", "p99", "longest", "calls", "failed", "device", "found"]);
+    table.mark_text(&["load", "device", "found"]);
     for row in rows {
         let ns = |ns: Option<u64>| table::or_dash(ns.map(Nanos));
         table.add_row([
             row.reading.clone(),
-            row.device.clone(),
             row.load.to_string(),
-            row.calls.to_string(),
-            row.failures.to_string(),
             ns(row.ns_p50),
             ns(row.ns_p99),
             ns(row.ns_max),
+            row.calls.to_string(),
+            row.failures.to_string(),
+            row.device.clone(),
             row.capability.clone().unwrap_or_default(),
         ]);
     }
-    table::align_left(&mut table, &[1, 2, 8]);
-    table::print(&table)
+    layout.print(&table)
 }

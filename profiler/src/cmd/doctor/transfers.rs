@@ -33,7 +33,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             interval.map_or("-".into(), |(lo, hi)| format!("{:.2} to {:.2}", lo / 1e9, hi / 1e9)),
         ]);
     }
-    table::print(&table)?;
+    args.layout.print(&table)?;
     for row in &rows {
         let way = match row.direction {
             Direction::HostToDevice => "received",

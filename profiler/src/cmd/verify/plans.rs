@@ -1,7 +1,7 @@
 //! `profile verify --plans`: whether all plans of a job compute the same.
 
 use anyhow::{Context as _, bail};
-use cli::table::{self, or_dash};
+use cli::table::{self, TableLayout, or_dash};
 use jobs::{
     cells::{self, Grid, Plans},
     launch,
@@ -191,8 +191,9 @@ fn judge(
     }
 }
 
-pub(super) fn show(rows: &[VerifyPlanRow]) -> anyhow::Result<()> {
+pub(super) fn show(rows: &[VerifyPlanRow], layout: TableLayout) -> anyhow::Result<()> {
     let mut table = table::new(&["job", "plan", "devices", "steps", "difference", "verdict"]);
+    table.mark_text(&["plan", "verdict"]);
     for row in rows {
         table.add_row([
             row.job.clone(),
@@ -203,8 +204,7 @@ pub(super) fn show(rows: &[VerifyPlanRow]) -> anyhow::Result<()> {
             verdict(row.status, row.reason.as_deref()),
         ]);
     }
-    table::align_left(&mut table, &[1, 5]);
-    table::print(&table)
+    layout.print(&table)
 }
 
 #[cfg(test)]

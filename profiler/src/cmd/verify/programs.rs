@@ -6,7 +6,7 @@ mod judge;
 use std::{collections::BTreeMap, fs, time::Duration};
 
 use anyhow::Context as _;
-use cli::table::{self, or_dash};
+use cli::table::{self, TableLayout, or_dash};
 use jobs::launch;
 use record::{
     manifest::Cell,
@@ -197,9 +197,10 @@ fn went_on(bench: &Bench<'_>, launcher: &mut Launcher, cell: &Cell, folder: &str
     Ok(shown(bench, cell, &name, &running))
 }
 
-pub(super) fn show(rows: &[VerifyProgramRow]) -> anyhow::Result<()> {
+pub(super) fn show(rows: &[VerifyProgramRow], layout: TableLayout) -> anyhow::Result<()> {
     let mut table =
         table::new(&["program", "plan", "check", "ranks", "steps", "saved", "difference", "verdict"]);
+    table.mark_text(&["plan", "check", "verdict"]);
     for row in rows {
         table.add_row([
             format!("{}@b{}", row.program, row.global_batch),
@@ -212,6 +213,5 @@ pub(super) fn show(rows: &[VerifyProgramRow]) -> anyhow::Result<()> {
             verdict(row.status, row.reason.as_deref()),
         ]);
     }
-    table::align_left(&mut table, &[1, 2, 7]);
-    table::print(&table)
+    layout.print(&table)
 }

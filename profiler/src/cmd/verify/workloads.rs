@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cli::table::{self, grouped, or_dash};
+use cli::table::{self, TableLayout, grouped, or_dash};
 use jobs::{
     cells::{self, Grid, Plans},
     launch,
@@ -186,8 +186,9 @@ fn verdict(row: &VerifyRow) -> String {
     }
 }
 
-pub(super) fn show(rows: &[VerifyRow]) -> anyhow::Result<()> {
+pub(super) fn show(rows: &[VerifyRow], layout: TableLayout) -> anyhow::Result<()> {
     let mut table = table::new(&["workload", "parameters", "steps", "first loss", "last loss", "verdict"]);
+    table.mark_text(&["verdict"]);
     for row in rows {
         let loss = |loss: Option<f64>| or_dash(loss.map(|loss| format!("{loss:.4}")));
         table.add_row([
@@ -199,7 +200,7 @@ pub(super) fn show(rows: &[VerifyRow]) -> anyhow::Result<()> {
             verdict(row),
         ]);
     }
-    table::print(&table)
+    layout.print(&table)
 }
 
 #[cfg(test)]

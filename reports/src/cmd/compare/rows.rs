@@ -1,4 +1,4 @@
-//! The table of a comparison, which a terminal of 100 columns shows.
+//! The table of a comparison.
 
 use cli::table::{self, Table};
 use record::rows::{BoundVerdict, Change, ChangeQuantity, Changes, Verdict};
@@ -7,17 +7,15 @@ use schema::{
     units::{HumanBytes, Nanos},
 };
 
-const WIDTH: u16 = 100;
-
 /// One line for each row, with a short name for each group. Memory follows the time of its job.
 pub(super) fn table(changes: &Changes) -> Table {
-    let header = ["job", "where", "A", "B", "B over A", "95 % interval", "detects", "verdict"];
+    let header = ["job", "where", "B over A", "95 % interval", "A", "B", "detects", "verdict"];
     let mut lines = table::new(&header);
+    lines.mark_text(&["where", "verdict"]);
     let groups = groups(&changes.rows);
     for row in &changes.rows {
         lines.add_row(line(row, &groups));
     }
-    table::limit_width(&mut lines, WIDTH, 2);
     lines
 }
 
@@ -63,10 +61,10 @@ fn line(row: &Change, groups: &[(&str, &Sharing)]) -> Vec<String> {
     vec![
         job,
         whereabouts(row, groups),
-        value(row.a),
-        table::or_dash(row.b.map(value)),
         ratio(row.ratio),
         table::or_dash(interval),
+        value(row.a),
+        table::or_dash(row.b.map(value)),
         ratio(row.detectable_ratio),
         verdict(row),
     ]

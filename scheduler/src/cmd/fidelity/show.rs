@@ -1,6 +1,6 @@
 //! The tables of a comparison.
 
-use cli::table;
+use cli::table::{self, TableLayout};
 use formats::rows::{
     DecisionDifference, Fairness, Fidelity, FinishTimeFairness, Hindsight, TimedAction, Times, Utilisation,
 };
@@ -97,7 +97,7 @@ pub(super) fn show(
         bar(|of| of.job_p90_percent),
     );
     line("JCT of a job, most", nothing(), Error::OfJobs(|of| of.job_jct.max_percent), None);
-    table::print(&lines)?;
+    args.layout.print(&lines)?;
 
     output::print("")?;
     let mut parts = table::new(&["where it arose", "of the average JCT", ""]);
@@ -106,10 +106,10 @@ pub(super) fn show(
         let percent = ns.map(|ns| percent(ns as f64 / average * 100.0));
         parts.add_row([name.to_owned(), table::or_dash(ns.map(signed)), table::or_dash(percent)]);
     }
-    table::print(&parts)?;
+    args.layout.print(&parts)?;
     if let Some(hindsight) = &found.hindsight {
         output::print("")?;
-        show_hindsight(hindsight)?;
+        show_hindsight(hindsight, args.layout)?;
     }
     if let Some(intervals) = &found.intervals {
         output::print("")?;
@@ -138,18 +138,18 @@ pub(super) fn show(
             cells.extend(job.arose.parts().map(|(_, ns)| table::or_dash(ns.map(signed))));
             jobs.add_row(cells);
         }
-        table::print(&jobs)?;
+        args.layout.print(&jobs)?;
     }
     Ok(())
 }
 
-fn show_hindsight(of: &Hindsight) -> anyhow::Result<()> {
+fn show_hindsight(of: &Hindsight, layout: TableLayout) -> anyhow::Result<()> {
     let average = of.average_jct.measured_ns as f64;
     let mut parts = table::new(&["by hindsight", "of the average JCT", ""]);
     for (name, ns) in [("drift of times", of.drift_ns), ("simulation", of.simulation_ns)] {
         parts.add_row([name.to_owned(), signed(ns), percent(ns as f64 / average * 100.0)]);
     }
-    table::print(&parts)?;
+    layout.print(&parts)?;
     output::print(format_args!(
         "simulated with the measured times: average JCT {} off, makespan {}, job median {:.1} %, p90 {:.1} %, most {:.1} %",
         percent(of.average_jct.error_percent),
@@ -176,7 +176,7 @@ fn show_hindsight(of: &Hindsight) -> anyhow::Result<()> {
             format!("{}{}", "#".repeat(length), ".".repeat(40 - length)),
         ]);
     }
-    table::print(&lines)
+    layout.print(&lines)
 }
 
 /// Two times of the same action may be equal in three digits, so that their difference is printed.

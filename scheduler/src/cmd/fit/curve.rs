@@ -3,13 +3,13 @@
 use std::{collections::BTreeMap, path::Path};
 
 use anyhow::bail;
-use cli::table;
+use cli::table::{self, TableOptions};
 use formats::rows::{CurvePoint, MeasuringOrder};
 use model::{Launches, LearningCurve, MeasuredConfiguration, Options, observation};
 use record::rows::{self};
 use rig::{Exit, output};
 
-use super::busy;
+use super::{Format, busy};
 use crate::measured::{Measured, OfWorkload};
 
 /// Number of seeds.
@@ -33,7 +33,7 @@ pub(super) fn run(
     measured: &Measured,
     step: Option<u32>,
     options: &Options,
-    json: bool,
+    format: &Format,
 ) -> anyhow::Result<Exit> {
     let launches = measured.launched.unwrap_or(Launches::DEFAULT);
     let of = |of: &OfWorkload| {
@@ -61,15 +61,15 @@ pub(super) fn run(
         spinner.finish_and_clear();
     }
     rows::write(out, &points)?;
-    match json {
+    match format.json {
         true => output::print(rows::to_json(&points))?,
-        false => show(&curve, &points)?,
+        false => show(&curve, &points, &format.table)?,
     }
     output::note(format_args!("fit: {}: {} points", out.display(), points.len()));
     Ok(Exit::Ok)
 }
 
-fn show(curve: &LearningCurve, points: &[CurvePoint]) -> anyhow::Result<()> {
+fn show(curve: &LearningCurve, points: &[CurvePoint], options: &TableOptions) -> anyhow::Result<()> {
     let means = [MeasuringOrder::Suggested, MeasuringOrder::Random, MeasuringOrder::Grid]
         .map(|order| (order, means(points, order)));
     let whole = curve.configurations() as u32;
@@ -92,7 +92,7 @@ fn show(curve: &LearningCurve, points: &[CurvePoint]) -> anyhow::Result<()> {
             ]);
         }
     }
-    table::print(&lines)?;
+    options.print(&lines)?;
     let [(_, suggested), (_, random), _] = &means;
     let half = random.iter().min_by_key(|(count, _)| count.abs_diff(whole / 2));
     let Some((half, aim)) = half else { return Ok(()) };

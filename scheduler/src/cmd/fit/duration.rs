@@ -3,7 +3,7 @@
 use std::{path::Path, time::Instant};
 
 use anyhow::bail;
-use cli::table;
+use cli::table::{self, TableOptions};
 use formats::rows::{DurationErrors, DurationEstimator, DurationShape};
 use model::{
     Load,
@@ -14,13 +14,13 @@ use record::rows::{self};
 use rig::{Exit, output};
 use schema::catalog::Catalog;
 
-use super::busy;
+use super::{Format, busy};
 use crate::history;
 
 /// Writes the shapes of a fit to all jobs, and prints the errors of estimators on the last part of the history.
 pub(super) fn run(
     path: &Path,
-    (out, held_out, json): (&Path, f64, bool),
+    (out, held_out, format): (&Path, f64, &Format),
     catalog: &Catalog,
 ) -> anyhow::Result<Exit> {
     let jobs = history::read(path, catalog)?;
@@ -71,10 +71,10 @@ pub(super) fn run(
     };
     let shapes: Vec<DurationShape> = all.shape_values().into_iter().map(shape).collect();
     rows::write(out, &shapes)?;
-    match json {
+    match format.json {
         true => output::print(rows::to_json(&errors))?,
         false => {
-            show(&errors)?;
+            show(&errors, &format.table)?;
             load.map_or(Ok(()), output::print)?;
         }
     }
@@ -130,7 +130,7 @@ fn row(estimator: DurationEstimator, errors: WalkErrors) -> DurationErrors {
 }
 
 /// Prints the errors in seconds, and then as factors. Each quantile is a column: 25 % of the estimates are off by no more than the first.
-fn show(errors: &[DurationErrors]) -> anyhow::Result<()> {
+fn show(errors: &[DurationErrors], options: &TableOptions) -> anyhow::Result<()> {
     let quantiles = ["25 % off by", "50 %", "75 %", "90 %"];
     let mut seconds = table::new(&[&["estimator", "jobs"][..], &quantiles, &["mean"]].concat());
     let mut factors = table::new(&[&["estimator"][..], &quantiles, &["rank correlation"]].concat());
@@ -155,7 +155,7 @@ fn show(errors: &[DurationErrors]) -> anyhow::Result<()> {
             format!("{:.3}", row.rank_correlation),
         ]);
     }
-    table::print(&seconds)?;
+    options.print(&seconds)?;
     output::print("")?;
-    table::print(&factors)
+    options.layout().print(&factors)
 }

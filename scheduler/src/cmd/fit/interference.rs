@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, ensure};
-use cli::table;
+use cli::table::{self, TableLayout, TableOptions};
 use formats::{
     fitted::ModelFile,
     interference_fit::{
@@ -47,9 +47,9 @@ pub(super) fn run(together: &MeasuredTogether, args: &Args, catalog: &Catalog) -
     };
     let out = args.out.as_deref().context("--out names the file to write")?;
     file.write(out)?;
-    match (args.json, &file.interference) {
+    match (args.format.json, &file.interference) {
         (true, _) | (_, None) => output::print(rows::to_json(&file))?,
-        (false, Some(interference)) => show(interference, args.verbose)?,
+        (false, Some(interference)) => show(interference, args.verbose, &args.format.table)?,
     }
     let jobs = together.jobs.len();
     output::note(format_args!("fit: {}: {jobs} jobs on {}", out.display(), file.device_type));
@@ -73,35 +73,35 @@ pub(super) fn fit(together: &MeasuredTogether, catalog: &Catalog) -> Interferenc
 }
 
 /// Prints the errors of each mode, with those of each class of contention and its terms if `verbose`, and the rules of classes.
-pub(super) fn show(fit: &InterferenceFit, verbose: bool) -> anyhow::Result<()> {
+pub(super) fn show(fit: &InterferenceFit, verbose: bool, options: &TableOptions) -> anyhow::Result<()> {
     for mode in &fit.modes {
         let rows = mode.measured.len();
         output::print(format_args!(
             "slowdowns under {}: {rows} of groups of up to {} jobs",
             mode.sharing, mode.largest_group
         ))?;
-        show_errors(mode)?;
+        show_errors(mode, options)?;
         output::print("")?;
         if verbose {
-            show_classes_of_contention(mode)?;
-            show_terms(mode)?;
+            show_classes_of_contention(mode, options.layout())?;
+            show_terms(mode, options.layout())?;
             output::print("")?;
         }
     }
     fit.classes.as_ref().map_or(Ok(()), show_classes)
 }
 
-fn show_errors(mode: &ModeFit) -> anyhow::Result<()> {
+fn show_errors(mode: &ModeFit, options: &TableOptions) -> anyhow::Result<()> {
     let mut lines = table::new(&[
         "left out",
-        "group size",
         "predicted by",
-        "slowdowns",
         "mean error",
         "p95",
         "inside 95 %",
+        "group size",
+        "slowdowns",
     ]);
-    table::align_left(&mut lines, &[2]);
+    lines.mark_text(&["predicted by"]);
     for row in &mode.errors {
         let SlowdownErrors {
             left_out,
@@ -122,19 +122,19 @@ fn show_errors(mode: &ModeFit) -> anyhow::Result<()> {
         };
         lines.add_row([
             what.into(),
-            group_size.map_or_else(|| "all".to_owned(), |size| size.to_string()),
             estimator.to_string(),
-            rows.to_string(),
             format!("{mean_percent:.1} %"),
             format!("{p95_percent:.1} %"),
             covered_percent.map_or_else(|| "-".to_owned(), |percent| format!("{percent:.1} %")),
+            group_size.map_or_else(|| "all".to_owned(), |size| size.to_string()),
+            rows.to_string(),
         ]);
     }
-    table::print(&lines)
+    options.print(&lines)
 }
 
 /// The errors of the model on workloads that were left out, for each class of contention.
-fn show_classes_of_contention(mode: &ModeFit) -> anyhow::Result<()> {
+fn show_classes_of_contention(mode: &ModeFit, layout: TableLayout) -> anyhow::Result<()> {
     if mode.errors_by_contention.is_empty() {
         return Ok(());
     }
@@ -151,12 +151,12 @@ fn show_classes_of_contention(mode: &ModeFit) -> anyhow::Result<()> {
             or_dash(row.covered_percent.map(|percent| format!("{percent:.1} %"))),
         ]);
     }
-    table::print(&lines)?;
+    layout.print(&lines)?;
     output::print("")
 }
 
 /// The terms, each as the factor of a slowdown when the value grows by a standard deviation, and the effects of workloads.
-fn show_terms(mode: &ModeFit) -> anyhow::Result<()> {
+fn show_terms(mode: &ModeFit, layout: TableLayout) -> anyhow::Result<()> {
     let mut lines = table::new(&["term", "slowdown times", "for each more of"]);
     for term in &mode.terms {
         let name =
@@ -173,7 +173,7 @@ fn show_terms(mode: &ModeFit) -> anyhow::Result<()> {
             ]);
         }
     }
-    table::print(&lines)
+    layout.print(&lines)
 }
 
 fn show_classes(classes: &ClassesFit) -> anyhow::Result<()> {

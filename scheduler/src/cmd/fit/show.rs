@@ -1,6 +1,6 @@
 //! The tables of a fit.
 
-use cli::table::{self, Table};
+use cli::table::{self, Table, TableLayout, TableOptions};
 use formats::fitted::{
     FitErrors, FittedParameter, FittedRow, FittedWorkload, FormulaFit, LaunchesDiffer, MemoryFit, ModelFile,
     Origin,
@@ -10,6 +10,19 @@ use rig::output;
 use schema::units::Nanos;
 
 use crate::measured::Measured;
+
+/// The columns of the summary, with a line for each workload.
+pub(super) const SUMMARY_COLUMNS: [&str; 9] = [
+    "workload",
+    "leave-one-out",
+    "held out",
+    "inside 95 %",
+    "launches differ",
+    "rows",
+    "first formula",
+    "assumed",
+    "memory of a rank",
+];
 
 /// The errors of all workloads together, each with its first formula: leave-one-out, and on configurations that were held out.
 struct Pooled {
@@ -37,18 +50,8 @@ impl Shown<'_> {
     }
 
     /// Prints a line for each workload: its rows, and the mean errors of the formula that is asked first.
-    pub(super) fn summary(&self) -> anyhow::Result<()> {
-        let mut lines = table::new(&[
-            "workload",
-            "rows",
-            "first formula",
-            "leave-one-out",
-            "held out",
-            "inside 95 %",
-            "assumed",
-            "launches differ",
-            "memory of a rank",
-        ]);
+    pub(super) fn summary(&self, options: &TableOptions) -> anyhow::Result<()> {
+        let mut lines = table::new(&SUMMARY_COLUMNS);
         for workload in &self.file.workloads {
             let Some(first) = workload.fits.first() else { continue };
             let formula = match workload.rows.len() {
@@ -60,34 +63,34 @@ impl Shown<'_> {
             let assumed = first.parameters.iter().filter(is_assumed).count();
             lines.add_row([
                 workload.workload.clone(),
-                workload.rows.len().to_string(),
-                formula,
                 table::or_dash(mean(&first.leave_one_out)),
                 table::or_dash(mean(&workload.held_out)),
                 table::or_dash(covered(&workload.held_out)),
-                format!("{assumed} of {}", first.parameters.len()),
                 table::or_dash(workload.launches_differ.map(|launches| percent(launches.mean_percent))),
+                workload.rows.len().to_string(),
+                formula,
+                format!("{assumed} of {}", first.parameters.len()),
                 table::or_dash(memory),
             ]);
         }
         if let Some(Pooled { leave_one_out, held_out, launches_differ }) = &self.pooled {
             lines.add_row([
                 "all".to_owned(),
-                self.file.workloads.iter().map(|workload| workload.rows.len()).sum::<usize>().to_string(),
-                "-".into(),
                 table::or_dash(mean(leave_one_out)),
                 table::or_dash(mean(held_out)),
                 table::or_dash(covered(held_out)),
-                "-".into(),
                 table::or_dash(launches_differ.map(|launches| percent(launches.mean_percent))),
+                self.file.workloads.iter().map(|workload| workload.rows.len()).sum::<usize>().to_string(),
+                "-".into(),
+                "-".into(),
                 "-".into(),
             ]);
         }
-        table::print(&lines)
+        options.print(&lines)
     }
 
     /// Prints the errors and the parameters of all formulas of each workload.
-    pub(super) fn details(&self) -> anyhow::Result<()> {
+    pub(super) fn details(&self, layout: TableLayout) -> anyhow::Result<()> {
         for workload in &self.file.workloads {
             let rows = workload.rows.len();
             let launches = differences(workload.launches_differ);
@@ -98,12 +101,12 @@ impl Shown<'_> {
                 add_errors(&mut errors, &first, Some(fit.scale), &fit.leave_one_out, &fit.held_out);
             }
             add_errors(&mut errors, "as chosen by the others", None, &[], &workload.held_out);
-            table::print(&errors)?;
+            layout.print(&errors)?;
             if let Some(memory) = &workload.memory {
                 output::print(memory_line(memory))?;
             }
             output::print("")?;
-            table::print(&parameters(workload))?;
+            layout.print(&parameters(workload))?;
             output::print("")?;
         }
         let Some(Pooled { leave_one_out, held_out, launches_differ }) = &self.pooled else { return Ok(()) };
@@ -111,7 +114,7 @@ impl Shown<'_> {
         output::print(format_args!("all workloads, with the first formula of each{launches}"))?;
         let mut errors = error_table();
         add_errors(&mut errors, "all", None, leave_one_out, held_out);
-        table::print(&errors)
+        layout.print(&errors)
     }
 }
 
@@ -226,7 +229,7 @@ fn add_errors(
 fn parameters(workload: &FittedWorkload) -> Table {
     let mut lines =
         table::new(&["parameter", "value", "95 % interval", "unit", "origin", "assumed", "meaning"]);
-    table::align_left(&mut lines, &[3, 4, 6]);
+    lines.mark_text(&["unit", "origin", "meaning"]);
     for FormulaFit { formula, parameters, .. } in &workload.fits {
         for (known, parameter) in formula::parameters(*formula).iter().zip(parameters) {
             let FittedParameter { name, unit, value, ci_lo, ci_hi, origin, prior, .. } = parameter;

@@ -23,6 +23,7 @@ use schema::{
     units::Nanos,
 };
 
+use super::Format;
 use crate::measured::{Measured, OfWorkload};
 
 /// What the command line asks for.
@@ -46,7 +47,7 @@ pub(super) fn run(
     measured: &Measured,
     catalog: &Catalog,
     parts: &Parts,
-    json: bool,
+    format: &Format,
 ) -> anyhow::Result<Exit> {
     let model = FittedModel::new(file)?;
     let mut choices = Vec::new();
@@ -98,9 +99,9 @@ pub(super) fn run(
         return Err(Exit::NothingMatched.because(message));
     }
     rows::write(wanted.out, &suggestions)?;
-    match json {
+    match format.json {
         true => output::print(rows::to_json(&suggestions))?,
-        false => table::print(&printed(&suggestions))?,
+        false => format.table.print(&printed(&suggestions))?,
     }
     let count: usize = designs.iter().map(Design::described).sum();
     let sums = designs.iter().map(Design::sums_of_half_widths_percent);
