@@ -163,7 +163,8 @@ fn policy(links: Links<'_>) -> String {
 }
 
 fn on_page(number: usize, run: &Run) -> RunOnPage<'_> {
-    let usability = usability(run);
+    let missing = run.end.as_ref().map_or(0, |end| end.missing.len());
+    let usability = Usability::of_run(&run.summaries, &run.interference, missing);
     let may_be_quoted = usability.as_ref().is_none_or(Usability::may_be_quoted);
     let (status, is_well) = match &run.end {
         Some(end) if end.exit_code == 0 && !may_be_quoted => ("ended; do not quote".into(), false),
@@ -193,12 +194,6 @@ fn on_page(number: usize, run: &Run) -> RunOnPage<'_> {
         command,
         devices: run.devices(),
     }
-}
-
-/// The verdict over the rows of a run of `profile`. `None` without rows.
-fn usability(run: &Run) -> Option<Usability> {
-    let is_measured = matches!(run.kind(), RunKind::Single | RunKind::Colocate) && !run.summaries.is_empty();
-    is_measured.then(|| Usability::of_rows(&run.summaries, &run.interference))
 }
 
 /// How far a run has come that goes on, or that was killed.

@@ -24,8 +24,10 @@ def table(path: pathlib.Path) -> List[Dict[str, str]]:
 def time(ns: float) -> str:
     """A time with three digits: `23.1 ms`."""
     for unit, size in (("s", SECOND), ("ms", 1e6), ("us", 1e3)):
-        if ns >= size:
-            return f"{ns / size:.{max(0, 3 - len(str(int(ns / size))))}f} {unit}"
+        rounded = float(f"{ns / size:.3g}")
+        if rounded >= 1:
+            decimals = 2 if rounded < 10 else 1 if rounded < 100 else 0
+            return f"{ns / size:.{decimals}f} {unit}"
     return f"{ns:.0f} ns"
 
 
@@ -53,7 +55,10 @@ def of_simulation(folder: pathlib.Path) -> str:
     average = {}
     for outcomes in (folder / "simulated").glob("*/outcomes.csv"):
         jct = [float(row["jct_ns"]) for row in table(outcomes) if row["jct_ns"]]
-        average[outcomes.parent.name] = statistics.mean(jct)
+        if jct:
+            average[outcomes.parent.name] = statistics.mean(jct)
+    if not average:
+        return "In the simulation, no job has ended."
     best, *others = sorted(average, key=average.get)
     rest = ", ".join(f"{time(average[policy])} under {policy}" for policy in others)
     return f"In the simulation, jobs take {time(average[best])} on average under {best}, {rest}."

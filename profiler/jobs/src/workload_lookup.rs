@@ -68,7 +68,8 @@ fn unknown(catalog: &Catalog, name: &str) -> String {
     }
     if is_script(name) {
         return format!(
-            "there is no workload '{name}'; to run a program, write its command after --, as in `profile single -- python3 {name}`"
+            "there is no workload '{name}'; to run a program, give its command: after --, as in `profile single -- python3 train.py`, \
+             with --cmd, or in the column 'command' of a trace"
         );
     }
     let names = catalog.iter().map(|w| w.name.as_str()).chain(catalog.programs().map(|p| p.name.as_str()));

@@ -107,7 +107,9 @@ impl<'de, T: Deserialize<'de> + PartialOrd + Default + Display> Deserialize<'de>
                 Ok(_) => return Err(wrong("what was measured is finite and above 0")),
                 Err(_) => {
                     let what = "what was measured, and the lower and the upper end of its interval";
-                    return Err(D::Error::custom(format!("{count} numbers, where three belong: {what}")));
+                    return Err(D::Error::custom(format!(
+                        "{count} numbers, where one or three belong: {what}"
+                    )));
                 }
             },
         };
@@ -370,8 +372,12 @@ mod tests {
         for (from, to, message) in [
             ("format = 1", "format = 2\nunknown = 3", "format 2 is newer than this program"),
             ("seed = 1", "sead = 1", "unknown field `sead`"),
-            ("[1.01, 0.995, 1.025]", "[1.01, 0.995]", "line 20: 2 numbers, where three belong"),
-            ("[1.01, 0.995, 1.025]", "[1.01, 0.995, 1.025, 1.0]", "line 20: 4 numbers, where three belong"),
+            ("[1.01, 0.995, 1.025]", "[1.01, 0.995]", "line 20: 2 numbers, where one or three belong"),
+            (
+                "[1.01, 0.995, 1.025]",
+                "[1.01, 0.995, 1.025, 1.0]",
+                "line 20: 4 numbers, where one or three belong",
+            ),
             (
                 "[1.01, 0.995, 1.025]",
                 "[1.01, 1.025, 0.995]",

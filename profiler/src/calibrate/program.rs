@@ -17,6 +17,9 @@ use super::{
 };
 use crate::running::{Begins, Running, Trouble, step};
 
+/// The longest wait until processes stand still. A process that waits in the kernel for a disk does not stop before.
+const LONGEST_FREEZE: Duration = Duration::from_secs(30);
+
 /// The interval between looks whether processes stand still.
 const LOOK_AT_PROCESSES: Duration = Duration::from_micros(200);
 
@@ -100,21 +103,36 @@ impl Running<'_> {
             family().into_iter().filter(|process| process.is_stopped()).collect();
         let ordered = Nanos::monotonic_now();
         self.event_loop.rig.freeze(self.member);
-        self.wait_for(|| family().into_iter().all(ProcessId::is_stopped))?;
+        self.wait_until_all("stand still", family, ProcessId::is_stopped)?;
         let frozen = Nanos::monotonic_now();
         self.event_loop.rig.thaw(self.member);
-        self.wait_for(|| {
-            family().into_iter().all(|process| !process.is_stopped() || stood_before.contains(&process))
+        self.wait_until_all("go on", family, |process| {
+            !process.is_stopped() || stood_before.contains(&process)
         })?;
         let hold = frozen.saturating_sub(ordered);
         Ok((Nanos::monotonic_now().saturating_sub(frozen), hold))
     }
 
-    fn wait_for(&mut self, condition: impl Fn() -> bool) -> Result<(), Trouble> {
-        while !condition() {
-            self.go_on_until(Some(Nanos::monotonic_now() + LOOK_AT_PROCESSES.into()))?;
+    /// Waits until all processes of a family, which has not ended, are as they should be.
+    fn wait_until_all(
+        &mut self,
+        what: &str,
+        family: impl Fn() -> Vec<ProcessId>,
+        condition: impl Fn(ProcessId) -> bool,
+    ) -> Result<(), Trouble> {
+        let until = Nanos::monotonic_now() + LONGEST_FREEZE.into();
+        loop {
+            let family = family();
+            if !family.is_empty() && family.into_iter().all(&condition) {
+                return Ok(());
+            }
+            let now = Nanos::monotonic_now();
+            if now > until {
+                let waited = Nanos::from(LONGEST_FREEZE);
+                return Err(Trouble::Failed(format!("not all of its processes {what} after {waited}")));
+            }
+            self.go_on_until(Some(now + LOOK_AT_PROCESSES.into()))?;
         }
-        Ok(())
     }
 }
 

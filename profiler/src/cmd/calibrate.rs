@@ -320,7 +320,7 @@ fn show_suspensions(rows: &[SuspendRow], layout: TableLayout) -> anyhow::Result<
 /// A number and its interval, formatted by `spell`.
 fn interval<T>(measured: Measured<T>, spell: impl Fn(T) -> String) -> [String; 2] {
     let ends = measured.interval.map(|ends| ends.map(&spell).join(" to "));
-    [spell(measured.value), ends.unwrap_or_else(|| "too few repeats".into())]
+    [spell(measured.value), ends.unwrap_or_else(|| "repeats differ too much".into())]
 }
 
 fn time(ns: u64) -> String {

@@ -77,7 +77,7 @@ pub(super) struct MeasureOptions {
     /// If it fails, the row has the warning cleanup. After Ctrl-C it has ten seconds.
     #[arg(long, value_name = "CMD")]
     cleanup: Option<String>,
-    /// Steady time of each launch [default: 10; if only programs are measured, they run until they end].
+    /// Steady time of each launch, as 2, 0.5 or 500ms [default: 10; if only programs are measured, they run until they end].
     ///
     /// The time before the first step of a program is not measured: `single` waits for this step, up to --first-step-timeout.
     /// A program without steps has to end by itself, and `colocate` lets it run to its end.
@@ -132,7 +132,7 @@ pub(super) struct ResumeOptions {
     #[command(flatten)]
     pub(super) format: RunFormat,
     /// Exit with 1 if the verdict of the run is "do not quote", for example because other programs used the device.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "dry_run")]
     pub(super) strict: bool,
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use cli::table::{self, TableOptions};
 use record::{
     manifest::Manifest,
@@ -18,7 +18,7 @@ use rig::{Exit, output};
 /// Example: `profile runs /data/runs --json`
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// The folder with the directories of the runs.
+    /// The folder with the directories of the runs, or a run.
     #[arg(default_value = "runs")]
     folder: PathBuf,
     /// Print the list as JSON.
@@ -31,10 +31,9 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let mut listed = runs_in(&args.folder)?;
     if listed.is_empty() {
-        bail!(
-            "{} has no run; `profile single` and `profile colocate` make them there",
-            args.folder.display()
-        );
+        let folder = args.folder.display();
+        let why = format!("{folder} has no run; `profile single --out {folder}/NAME` makes one there");
+        return Err(Exit::NothingMatched.because(why));
     }
     listed.sort_by(|one, other| (&other.started_utc, &other.run).cmp(&(&one.started_utc, &one.run)));
     if args.json {
@@ -57,8 +56,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// The runs whose directories lie in a folder. Other folders are no runs, and a run that cannot be read is noted.
+/// The runs whose directories lie in a folder, or the folder itself if it is a run. Other folders are no runs, and a run that cannot be read is noted.
 fn runs_in(folder: &Path) -> anyhow::Result<Vec<RunRow>> {
+    if let Ok(run) = RunDir::open(folder) {
+        return Ok(vec![row(&run)?]);
+    }
     let entries = folder.read_dir().with_context(|| folder.display().to_string())?;
     let mut listed = Vec::new();
     for entry in entries {
@@ -77,12 +79,15 @@ fn row(run: &RunDir) -> anyhow::Result<RunRow> {
     let manifest = run.manifest()?;
     let summaries: Vec<Summary> = table_of(&run.summary_path())?;
     let interference: Vec<Interference> = table_of(&run.interference_path())?;
-    let verdict = (!summaries.is_empty()).then(|| Usability::of_rows(&summaries, &interference).to_string());
+    let end = run.end()?;
+    let missing = end.as_ref().map_or(0, |end| end.missing.len());
+    let verdict =
+        Usability::of_run(&summaries, &interference, missing).map(|usability| usability.to_string());
     Ok(RunRow {
         run: run.name(),
         command: command(&manifest),
         rows: summaries.len() as u64,
-        exit_code: run.end()?.map(|end| end.exit_code),
+        exit_code: end.map(|end| end.exit_code),
         verdict,
         started_utc: manifest.started_utc,
     })

@@ -74,12 +74,14 @@ fn measure(
         }
         output::note(format_args!("go on with: profile {command} --resume {}", run.path().display()));
     }
-    let is_refused = options.strict && !usability(&outcome.derived).may_be_quoted();
+    let is_quotable = usability(run, &outcome.derived)?.is_none_or(|usability| usability.may_be_quoted());
+    let is_refused = options.strict && !is_quotable;
     Ok(if is_refused && outcome.exit == Exit::Ok { Exit::SomeFailed } else { outcome.exit })
 }
 
-fn usability(derived: &Derived) -> Usability {
-    Usability::of_rows(&derived.summaries, &derived.interference)
+fn usability(run: &RunDir, derived: &Derived) -> anyhow::Result<Option<Usability>> {
+    let missing = run.end()?.map_or(0, |end| end.missing.len());
+    Ok(Usability::of_run(&derived.summaries, &derived.interference, missing))
 }
 
 fn show_alone(summaries: &[Summary], options: &TableOptions) -> anyhow::Result<()> {
@@ -91,11 +93,9 @@ fn show_alone(summaries: &[Summary], options: &TableOptions) -> anyhow::Result<(
 /// Prints the verdict of a run, its tables and the path of its directory.
 pub(super) fn show(run: &RunDir, derived: &Derived, format: &RunFormat) -> anyhow::Result<Exit> {
     let RunFormat { json, table } = format;
-    let verdict = format!("verdict: {}", usability(derived));
-    if *json {
-        output::note(verdict)
-    } else {
-        output::print(verdict)?
+    if let Some(usability) = usability(run, derived)? {
+        let verdict = format!("verdict: {usability}");
+        if *json { output::note(verdict) } else { output::print(verdict)? }
     }
     match (*json, derived.is_of_groups()) {
         (true, true) => output::print(rows::to_json(&derived.interference))?,

@@ -90,17 +90,19 @@ pub(super) fn job_util_percent(
     (devices > 0).then(|| rounded(sum / devices as f64, 2))
 }
 
-/// The share of a job in its cores by its CPU time. `None` for GPUs.
+/// The share of a job in its cores by its CPU time. `None` for GPUs, and for devices with different numbers of cores: the utilisation of
+/// devices is averaged, and the CPU time of a job is not known for each of them.
 pub(super) fn job_util_of_cores<'a>(
     devices: impl IntoIterator<Item = &'a Device>,
     cpu_ns: u64,
     windows: &[Window],
 ) -> Option<f64> {
-    let cores = devices.into_iter().map(|device| match device {
+    let counts = devices.into_iter().map(|device| match device {
         Device::Cpu(cores) => Some(cores.len()),
         _ => None,
     });
-    let cores: usize = cores.sum::<Option<usize>>()?;
+    let counts: Vec<usize> = counts.collect::<Option<_>>()?;
+    let cores = counts.iter().all(|count| *count == counts[0]).then(|| counts.iter().sum::<usize>())?;
     let length_ns: u64 = windows.iter().map(|window| window.length().0).sum();
     let whole = cores as f64 * length_ns as f64;
     // Both are read at slightly different times.
@@ -209,11 +211,13 @@ mod tests {
         let cores = |names: &str| {
             names.split(',').map(|name| name.parse().expect("a device")).collect::<Vec<Device>>()
         };
-        // 45 of 60 ns on one core, and of 180 ns on three.
+        // 45 of 60 ns on one core, and of 180 ns on three devices of a core.
         assert_eq!(job_util_of_cores(&cores("cpu:0"), 45, &windows), Some(75.0));
-        assert_eq!(job_util_of_cores(&cores("cpu:0,cpu:1-2"), 45, &windows), Some(25.0));
+        assert_eq!(job_util_of_cores(&cores("cpu:0,cpu:1,cpu:2"), 45, &windows), Some(25.0));
         assert_eq!(job_util_of_cores(&cores("cpu:0"), 61, &windows), Some(100.0));
-        assert_eq!(job_util_of_cores(&cores("cuda:0"), 45, &windows), None);
+        for unknown in ["cuda:0", "cpu:0,cpu:1-2"] {
+            assert_eq!(job_util_of_cores(&cores(unknown), 45, &windows), None, "{unknown}");
+        }
         assert_eq!(job_util_of_cores(&cores("cpu:0"), 45, &[]), None);
     }
 

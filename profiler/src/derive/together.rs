@@ -246,7 +246,8 @@ impl Together<'_> {
         }
         let raw = |step: &Used| &launches[step.launch].events.steps[step.step];
         let working_ns: u64 = part.steps.iter().map(|step| raw(step).dur_ns).sum();
-        row.held_ns = Some(part.window_ns.saturating_sub(working_ns));
+        // A member that ended and was started again has starts in its window.
+        row.held_ns = (launches.len() == 1).then(|| part.window_ns.saturating_sub(working_ns));
         let used: Vec<JobStep> =
             part.steps.iter().map(|step| JobStep { dur_ns: step.length_ns, ..raw(step).clone() }).collect();
         let step_ns: Vec<u64> = used.iter().map(|step| step.dur_ns).collect();

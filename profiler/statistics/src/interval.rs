@@ -38,7 +38,7 @@ pub struct Interval {
 
 /// The largest ratio of the ends of an interval that tells anything. Two repeats have one degree of freedom, whose quantile of 12.7
 /// makes a factor of 10^12 of a difference by a factor of nine.
-const WIDEST_RATIO: f64 = 1000.0;
+pub const WIDEST_RATIO: f64 = 1000.0;
 
 impl Interval {
     /// The lower and the upper end. `None` if they are so far apart that the interval tells nothing.

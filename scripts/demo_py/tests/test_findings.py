@@ -63,7 +63,7 @@ class Findings(unittest.TestCase):
         self.assertTrue(said[5].startswith("The numbers of pair are of no use here: do not quote: other programs had 40 %"), said[5])
 
     def test_times_have_three_digits(self):
-        for ns, text in ((950, "950 ns"), (1500, "1.50 us"), (23140000, "23.1 ms"), (1.0e9, "1.00 s"), (1580e9, "1580 s")):
+        for ns, text in ((950, "950 ns"), (1500, "1.50 us"), (23140000, "23.1 ms"), (1.0e9, "1.00 s"), (1580e9, "1580 s"), (9.996e6, "10.0 ms"), (999.7e6, "1.00 s")):
             self.assertEqual(findings.time(ns), text)
 
 

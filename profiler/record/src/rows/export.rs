@@ -153,7 +153,7 @@ columns! {
         /// Length of the window in which the counters below grew.
         window_ns: Option<u64> ["ns"],
         /// The part of window_ns in which the job did no step, because it was held between two of them. Empty for a job alone, whose
-        /// window leaves out such time.
+        /// window leaves out such time, and for a member that was started again.
         held_ns: Option<u64> ["ns"],
         /// Time from the start of the slowest rank's process until it was ready.
         startup_ns: Option<u64> ["ns"],

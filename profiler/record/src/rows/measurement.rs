@@ -87,7 +87,7 @@ pub struct Measurement {
     /// Length of the window in which the counters below grew.
     pub window_ns: Option<u64>,
     /// The part of `window_ns` in which the job did no step, because it was held between two of them. Empty for a job alone, whose
-    /// window leaves out such time.
+    /// window leaves out such time, and for a member that was started again.
     #[serde(default)]
     pub held_ns: Option<u64>,
     /// Time from the start of the slowest rank's process to its `ready`. For a command, the time from the start of its first process

@@ -1,12 +1,12 @@
 //! Whether the numbers of a run of `profile` may be quoted: a verdict over its rows.
 
-use std::{collections::BTreeMap, fmt};
+use std::{cmp::Reverse, collections::BTreeMap, fmt};
 
 use schema::device::Device;
 
 use super::{
     interference::Interference,
-    labels::{Status, Warning},
+    labels::{Status, Warning, Warnings},
     summary::Summary,
 };
 
@@ -26,22 +26,27 @@ pub enum Usability {
 }
 
 impl Usability {
-    /// The verdict over the rows of a run. `interference` is empty for a run of jobs alone.
-    pub fn of_rows(summaries: &[Summary], interference: &[Interference]) -> Usability {
+    /// The verdict over the rows of a run, which has this many launches still to do. `interference` is empty for a run of jobs alone.
+    /// `None` for a run without rows.
+    pub fn of_run(summaries: &[Summary], interference: &[Interference], missing: usize) -> Option<Usability> {
+        if summaries.is_empty() {
+            return None;
+        }
         let reasons =
-            [of_others(summaries), of_wide_intervals(summaries), of_lost_numbers(summaries)].concat();
+            [other_programs(summaries), wide_intervals(summaries, interference), lost_numbers(summaries)]
+                .concat();
         if !reasons.is_empty() {
-            return Usability::DoNotQuote(reasons);
+            return Some(Usability::DoNotQuote(reasons));
         }
         let reasons = [
-            of_failures(summaries, interference),
-            of_repeats(summaries),
-            of_warnings(summaries, interference),
-        ];
-        match reasons.concat() {
-            reasons if reasons.is_empty() => Usability::Usable,
-            reasons => Usability::WithCare(reasons),
-        }
+            failures(summaries, interference),
+            missing_launches(missing),
+            unknown_programs(summaries),
+            single_launches(summaries, interference),
+            warnings(summaries, interference),
+        ]
+        .concat();
+        Some(if reasons.is_empty() { Usability::Usable } else { Usability::WithCare(reasons) })
     }
 
     pub fn may_be_quoted(&self) -> bool {
@@ -59,29 +64,38 @@ impl fmt::Display for Usability {
     }
 }
 
-/// The row beside which other programs used most of the device, if that is much.
-fn of_others(summaries: &[Summary]) -> Vec<String> {
+/// The row beside which other programs used most of its cores, if they used much, and the first row on a GPU that others used, too.
+fn other_programs(summaries: &[Summary]) -> Vec<String> {
     let worst = summaries
         .iter()
         .filter_map(|row| Some((percent_of_others(row, summaries)?, row)))
         .filter(|(percent, _)| *percent > MOST_OF_OTHERS_PERCENT)
         .max_by(|one, other| one.0.total_cmp(&other.0));
-    let say = |(percent, row): (f64, &Summary)| {
-        let beside = row.group.as_deref().unwrap_or(&row.job);
-        format!("other programs had {percent:.0} % of {} beside {beside}", row.device)
-    };
-    worst.map(say).into_iter().collect()
+    let on_cores = worst.map(|(percent, row)| {
+        format!("other programs had {percent:.0} % of {} beside {}", row.device, name(row))
+    });
+    let is_shared_gpu =
+        |row: &&Summary| !is_on_cores(row) && row.warnings.iter().any(|warning| warning == Warning::Foreign);
+    let shared = summaries.iter().find(is_shared_gpu);
+    let on_gpu = shared.map(|row| format!("other programs used {} beside {}", row.device, name(row)));
+    on_cores.into_iter().chain(on_gpu).collect()
 }
 
-/// The utilisation of a row's device without that of the jobs on it, in percent. The members of a group on the same device share it.
-/// `None` if the utilisation is not known, or if a member has only some of the devices of another.
+/// The job of a row alone, or the group of a row together.
+fn name(row: &Summary) -> &str {
+    row.group.as_deref().unwrap_or(&row.job)
+}
+
+/// The utilisation of a row's cores without that of the jobs on them, in percent. The members of a group on the same cores share them.
+/// `None` on GPUs, whose utilisation by a process is no part of the utilisation of the device, and if a member has only some of the
+/// cores of another.
 fn percent_of_others(row: &Summary, summaries: &[Summary]) -> Option<f64> {
     let is_member = |other: &&Summary| {
         row.group.is_some()
             && (&other.group, &other.sharing) == (&row.group, &row.sharing)
             && other.seat != row.seat
     };
-    let mut own = row.job_util_percent_mean?;
+    let mut own = row.job_util_percent_mean.filter(|_| is_on_cores(row))?;
     for other in summaries.iter().filter(is_member) {
         if other.device == row.device {
             own += other.job_util_percent_mean?;
@@ -92,29 +106,38 @@ fn percent_of_others(row: &Summary, summaries: &[Summary]) -> Option<f64> {
     Some(row.device_util_percent_mean? - own)
 }
 
-/// Whether two lists of devices have cores or a GPU in common.
-fn overlap(one: &str, other: &str) -> bool {
-    let devices =
-        |joined: &str| joined.split(',').filter_map(|name| name.parse().ok()).collect::<Vec<Device>>();
-    let others = devices(other);
-    devices(one).iter().any(|device| others.iter().any(|other| device.shares_with(other)))
+fn is_on_cores(row: &Summary) -> bool {
+    devices(&row.device).all(|device| matches!(device, Device::Cpu(_)))
 }
 
-fn of_wide_intervals(summaries: &[Summary]) -> Vec<String> {
-    let is_wide = |row: &&Summary| row.half_width_percent.is_some_and(|half| half > WIDEST_PERCENT);
-    let wide: Vec<&Summary> = summaries.iter().filter(is_wide).collect();
-    let Some(first) = wide.first() else { return Vec::new() };
-    let half = first.half_width_percent.unwrap_or_default();
+/// Whether two lists of devices have cores or a GPU in common.
+fn overlap(one: &str, other: &str) -> bool {
+    devices(one).any(|device| devices(other).any(|other| device.shares_with(&other)))
+}
+
+fn devices(joined: &str) -> impl Iterator<Item = Device> {
+    joined.split(',').filter_map(|name| name.parse().ok())
+}
+
+fn wide_intervals(summaries: &[Summary], interference: &[Interference]) -> Vec<String> {
+    let steps = summaries.iter().filter_map(|row| Some((row.half_width_percent?, &row.job)));
+    let slowdowns = interference.iter().filter_map(|row| {
+        let half = (row.slowdown_ci_hi? - row.slowdown_ci_lo?) / 2.0;
+        Some((100.0 * half / row.slowdown?, &row.job))
+    });
+    let all: Vec<(f64, &String)> = steps.chain(slowdowns).collect();
+    let wide: Vec<&(f64, &String)> = all.iter().filter(|(half, _)| *half > WIDEST_PERCENT).collect();
+    let Some((half, job)) = wide.iter().max_by(|one, other| one.0.total_cmp(&other.0)) else {
+        return Vec::new();
+    };
+    let (wide, all) = (wide.len(), all.len());
     vec![format!(
-        "{} of {} intervals are wider than +-{WIDEST_PERCENT:.0} %, as that of {}, +-{half:.0} %",
-        wide.len(),
-        summaries.len(),
-        first.job
+        "{wide} of {all} intervals are wider than +-{WIDEST_PERCENT:.0} %, the widest of {job} with +-{half:.0} %"
     )]
 }
 
 /// Rows that have no numbers, if no row has any, and rows whose device was lost.
-fn of_lost_numbers(summaries: &[Summary]) -> Vec<String> {
+fn lost_numbers(summaries: &[Summary]) -> Vec<String> {
     let mut reasons = Vec::new();
     if summaries.iter().all(|row| row.status != Status::Ok) {
         reasons.push("no row has numbers".to_owned());
@@ -124,33 +147,56 @@ fn of_lost_numbers(summaries: &[Summary]) -> Vec<String> {
     reasons
 }
 
-fn of_failures(summaries: &[Summary], interference: &[Interference]) -> Vec<String> {
+fn failures(summaries: &[Summary], interference: &[Interference]) -> Vec<String> {
     let all = summaries.iter().map(|row| row.status).chain(interference.iter().map(|row| row.status));
     let (rows, without): (usize, usize) =
         all.fold((0, 0), |(rows, without), status| (rows + 1, without + usize::from(status != Status::Ok)));
-    (without > 0).then(|| format!("{without} of {rows} rows have no numbers")).into_iter().collect()
+    let rows = (without > 0).then(|| format!("{without} of {rows} rows have no numbers"));
+    let ok = summaries.iter().filter(|row| row.status == Status::Ok);
+    let failed: u32 = ok.map(|row| row.repeats_failed).sum();
+    let launches = (failed > 0).then(|| format!("{failed} launches of the other rows failed"));
+    rows.into_iter().chain(launches).collect()
 }
 
-fn of_repeats(summaries: &[Summary]) -> Vec<String> {
-    let single = summaries.iter().filter(|row| row.status == Status::Ok && row.repeats == 1).count();
-    let say = || format!("{single} of {} rows are of one launch, and have no interval", summaries.len());
+fn missing_launches(missing: usize) -> Vec<String> {
+    (missing > 0).then(|| format!("{missing} launches are missing")).into_iter().collect()
+}
+
+/// Rows on cores of which nobody read what other programs used.
+fn unknown_programs(summaries: &[Summary]) -> Vec<String> {
+    let ok = || summaries.iter().filter(|row| row.status == Status::Ok);
+    let is_unknown = |row: &&Summary| is_on_cores(row) && percent_of_others(row, summaries).is_none();
+    let unknown = ok().filter(is_unknown).count();
+    let say = || format!("what other programs used is not known for {unknown} of {} rows", ok().count());
+    (unknown > 0).then(say).into_iter().collect()
+}
+
+fn single_launches(summaries: &[Summary], interference: &[Interference]) -> Vec<String> {
+    let alone = summaries.iter().filter(|row| row.status == Status::Ok).map(|row| row.repeats);
+    let together = interference.iter().filter(|row| row.status == Status::Ok).map(|row| row.blocks);
+    let (rows, single) = alone
+        .chain(together)
+        .fold((0, 0), |(rows, single), times| (rows + 1, single + u32::from(times == 1)));
+    let say = || format!("{single} of {rows} rows were measured once, and have no interval");
     (single > 0).then(say).into_iter().collect()
 }
 
 /// The warnings of rows, the most frequent first.
-fn of_warnings(summaries: &[Summary], interference: &[Interference]) -> Vec<String> {
-    let all = summaries.iter().map(|row| &row.warnings).chain(interference.iter().map(|row| &row.warnings));
-    let (mut rows, mut doubtful) = (0, 0);
+fn warnings(summaries: &[Summary], interference: &[Interference]) -> Vec<String> {
+    let rows: Vec<&Warnings> = summaries
+        .iter()
+        .map(|row| &row.warnings)
+        .chain(interference.iter().map(|row| &row.warnings))
+        .collect();
+    let doubtful = rows.iter().filter(|warnings| !warnings.is_empty()).count();
     let mut counts: BTreeMap<Warning, usize> = BTreeMap::new();
-    for warnings in all {
-        rows += 1;
-        doubtful += usize::from(!warnings.is_empty());
-        warnings.iter().for_each(|warning| *counts.entry(warning).or_default() += 1);
-    }
+    rows.iter()
+        .flat_map(|warnings| warnings.iter())
+        .for_each(|warning| *counts.entry(warning).or_default() += 1);
     let mut counts: Vec<(Warning, usize)> = counts.into_iter().collect();
-    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    counts.sort_by_key(|(_, count)| Reverse(*count));
     let words: Vec<String> = counts.iter().map(|(warning, count)| format!("{warning} {count}")).collect();
-    let say = || format!("{doubtful} of {rows} rows have warnings ({})", words.join(", "));
+    let say = || format!("{doubtful} of {} rows have warnings ({})", rows.len(), words.join(", "));
     (doubtful > 0).then(say).into_iter().collect()
 }
 
@@ -176,13 +222,17 @@ mod tests {
     const SHARED: &str = r#""device_util_percent_mean": 99.0, "job_util_percent_mean": 14.0,"#;
 
     fn said(rows: &[Summary]) -> String {
-        Usability::of_rows(rows, &[]).to_string()
+        Usability::of_run(rows, &[], 0).map_or("-".into(), |usability| usability.to_string())
     }
 
     #[test]
     fn a_run_is_as_usable_as_its_worst_row() {
         let good = || alone("a", OWN, 2.0, "");
-        assert_eq!(said(&[good(), alone("b", "", 3.0, "")]), "usable");
+        assert_eq!(said(&[good(), alone("b", OWN, 3.0, "")]), "usable");
+        assert_eq!(
+            said(&[good(), alone("b", "", 3.0, "")]),
+            "usable with care: what other programs used is not known for 1 of 2 rows"
+        );
         assert_eq!(
             said(&[good(), alone("b", OWN, 3.0, "steal;spread"), alone("c", OWN, 3.0, "spread")]),
             "usable with care: 2 of 3 rows have warnings (spread 2, steal 1)"
@@ -193,7 +243,7 @@ mod tests {
         );
         assert_eq!(
             said(&[good(), alone("b", OWN, 72.0, "few-steps")]),
-            "do not quote: 1 of 2 intervals are wider than +-50 %, as that of b, +-72 %"
+            "do not quote: 1 of 2 intervals are wider than +-50 %, the widest of b with +-72 %"
         );
         let failed = || {
             row(r#""job": "c", "device": "cpu:0", "sharing": "alone", "repeats": 0, "warnings": "",
@@ -201,11 +251,55 @@ mod tests {
         };
         assert_eq!(said(&[good(), failed()]), "usable with care: 1 of 2 rows have no numbers");
         assert_eq!(said(&[failed()]), "do not quote: no row has numbers");
+        assert_eq!(said(&[]), "-", "a run without rows has no verdict");
+        let some_failed = Summary { repeats_failed: 2, ..good() };
+        assert_eq!(said(&[some_failed]), "usable with care: 2 launches of the other rows failed");
+        let interrupted = Usability::of_run(&[good()], &[], 7).map(|usability| usability.to_string());
+        assert_eq!(interrupted.as_deref(), Some("usable with care: 7 launches are missing"));
         assert!(said(&[alone("a", OWN, 2.0, "device-lost")]).contains("cpu:0 stopped answering"));
         let once =
             row(r#""job": "a", "device": "cpu:0", "sharing": "alone", "repeats": 1, "step_ns_median": 1,
-            "warnings": "", "status": "ok""#);
-        assert_eq!(said(&[once]), "usable with care: 1 of 1 rows are of one launch, and have no interval");
+            "device_util_percent_mean": 9.0, "job_util_percent_mean": 8.0, "warnings": "", "status": "ok""#);
+        assert_eq!(said(&[once]), "usable with care: 1 of 1 rows were measured once, and have no interval");
+    }
+
+    /// The utilisation of a GPU is the time with any kernel, of which that of a process is no part.
+    #[test]
+    fn a_gpu_is_shared_if_another_process_uses_it() {
+        let on_gpu = |warnings: &str| {
+            let device = r#""device": "cuda:0","#;
+            row(&format!(
+                r#""job": "a", {device} "sharing": "alone", "repeats": 3, "step_ns_median": 1, "device_util_percent_mean": 95.69,
+                "job_util_percent_mean": 53.0, "half_width_percent": 1.0, "warnings": "{warnings}", "status": "ok""#
+            ))
+        };
+        assert_eq!(said(&[on_gpu("")]), "usable");
+        assert_eq!(said(&[on_gpu("foreign")]), "do not quote: other programs used cuda:0 beside a");
+    }
+
+    #[test]
+    fn slowdowns_have_intervals_and_blocks_of_their_own() {
+        let of_pair = |low: f64, high: f64, blocks: u32| -> Interference {
+            crate::rows::from_json(&format!(
+                r#"{{"run": "r", "job": "a", "workload": "a", "device": "cpu:0", "sharing": "time-slice", "group": "a+b",
+                "group_size": 2, "seat": 0, "blocks": {blocks}, "blocks_failed": 0, "slowdown": 1.5, "slowdown_ci_lo": {low},
+                "slowdown_ci_hi": {high}, "valid": true, "warnings": "", "status": "ok"}}"#
+            ))
+            .expect("a row of a group")
+        };
+        let alone = [alone("a", OWN, 2.0, "")];
+        let said = |row| {
+            Usability::of_run(&alone, &[row], 0).map(|usability| usability.to_string()).expect("it has rows")
+        };
+        assert_eq!(said(of_pair(1.4, 1.6, 3)), "usable");
+        assert_eq!(
+            said(of_pair(0.7, 3.2, 3)),
+            "do not quote: 1 of 2 intervals are wider than +-50 %, the widest of a with +-83 %"
+        );
+        assert_eq!(
+            said(of_pair(1.4, 1.6, 1)),
+            "usable with care: 1 of 2 rows were measured once, and have no interval"
+        );
     }
 
     /// Both members have half of the device, and the rest of a member's device is the other member.
@@ -225,10 +319,7 @@ mod tests {
         );
         let mut wider = member(1, 49.0);
         wider.device = "cpu:0,cpu:1".into();
-        assert_eq!(
-            said(&[member(0, 10.0), wider]),
-            "usable",
-            "which part the other has on cpu:0 is not known"
-        );
+        let unknown = "usable with care: what other programs used is not known for 2 of 2 rows";
+        assert_eq!(said(&[member(0, 10.0), wider]), unknown, "the other has a part of its time on cpu:0");
     }
 }

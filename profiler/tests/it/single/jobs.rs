@@ -149,9 +149,10 @@ fn slips_are_usage_errors_that_say_what_to_do() {
         ("single bert", "there is no workload 'bert'; did you mean 'bert-base'?"),
         (
             "single train.py",
-            "'train.py'; to run a program, write its command after --, as in `profile single -- python3 train.py`",
+            "'train.py'; to run a program, give its command: after --, as in `profile single -- python3 train.py`, with",
         ),
         ("single quite-another-name", "'quite-another-name'; `profile list` shows them all"),
+        ("single synthetic-sleep --strict --dry-run", "cannot be used with"),
         ("single synthetic-sleep -x 3", "unexpected argument '-x'"),
         ("single synthetic-sleep --seconds 0", "expected seconds above 0, such as 2, 0.5 or 500ms"),
         ("single synthetic-sleep --seconds 0s", "expected seconds above 0"),

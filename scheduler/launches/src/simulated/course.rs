@@ -31,9 +31,9 @@ pub trait ProgressModel {
     /// The time at which a job has done a number of steps, if the stretch lasts as long.
     fn time_of(&mut self, job: JobId, of: &Stretch, steps: f64) -> Nanos;
 
-    /// The steps after which a launch of a job leaves its devices, when it is ordered to for the `nth` time. Launches and orders count
-    /// from 0. The time from the order to the last of these steps is part of the switch. `None` if the steps follow from the time for which
-    /// the launch works on.
+    /// The steps that a launch of a job has done at the end of its `nth` switch to a state: after which it leaves its devices, or within
+    /// its start. Launches and orders count from 0. The time from the order to the last of these steps is part of the switch. `None` if
+    /// the steps follow from the time for which the launch works on or starts.
     fn leaves_at(&mut self, _job: JobId, _launch: u32, _to: Settled, _nth: u32) -> Option<u64> {
         None
     }

@@ -38,14 +38,20 @@ impl SimulatedLauncher<'_> {
         Ok(())
     }
 
-    /// The steps that a launch does within its start: no more than the job has left, and than fit into the time of the start.
-    fn steps_within(&self, start: &StartRequest, takes: Nanos) -> anyhow::Result<u64> {
-        let (asked, launch) = (&self.asked[start.job.0 as usize], &self.launches[start.job]);
+    /// The steps that a launch does within its start: those of the record of its job's first start, or no more than the job has left, and
+    /// than fit into the time of the start.
+    fn steps_within(&mut self, start: &StartRequest, takes: Nanos) -> anyhow::Result<u64> {
+        let (asked, saved) = (&self.asked[start.job.0 as usize], self.launches[start.job].saved.unwrap_or(0));
         if asked.steps_in_start == 0 || asked.part_ns.is_some() {
             return Ok(0);
         }
+        let left = asked.steps.unwrap_or_default().saturating_sub(saved);
+        if saved == 0
+            && let Some(recorded) = self.course.leaves_at(start.job, start.number, Settled::Running, 0)
+        {
+            return Ok(recorded.min(left));
+        }
         let fitting = takes.0 as f64 / self.step_ns(start, &[], &[])?;
-        let left = asked.steps.unwrap_or_default().saturating_sub(launch.saved.unwrap_or(0));
         Ok(asked.steps_in_start.min(whole(fitting)).min(left))
     }
 

@@ -8,7 +8,7 @@ use record::{
     suspension::Suspension,
 };
 use schema::{job::Job, plan::Plan, units::Nanos};
-use statistics::launches::log_deviation;
+use statistics::{interval::WIDEST_RATIO, launches::log_deviation};
 
 use super::{Cost, SwitchCosts};
 use crate::JobKey;
@@ -67,8 +67,9 @@ impl Measured {
             of_workload.len() - 1
         });
         let ns = &row.ns;
-        let deviation =
-            ns.interval.and_then(|[lo, hi]| log_deviation(lo as f64, hi as f64, row.repeats as usize));
+        // Repeats without an interval differ by at least as much as those with the widest.
+        let [lo, hi] = ns.interval.map_or([1.0, WIDEST_RATIO], |ends| ends.map(|end| end as f64));
+        let deviation = log_deviation(lo, hi, row.repeats as usize);
         let part = PartCost { ns: ns.value as f64, log_deviation: deviation.unwrap_or(0.0) };
         of_workload[place].parts.insert(row.part, part);
         Ok(())
