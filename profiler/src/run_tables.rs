@@ -156,9 +156,9 @@ pub fn of_interference(rows: &[Interference]) -> Table {
     table
 }
 
-/// The name of a job, and for a command, whose name is not informative, the beginning of the command line.
+/// The name of a job. The name of a command that its user has not named says little, and the beginning of the command line follows.
 fn named(job: &str, command: Option<&str>) -> String {
-    let Some(command) = command else { return job.into() };
+    let Some(command) = command.filter(|_| job.starts_with("cmd-")) else { return job.into() };
     let shown: String = command.chars().take(LONGEST_COMMAND_CHARS).collect();
     let rest = if shown.len() < command.len() { ".." } else { "" };
     format!("{job}: {shown}{rest}")
@@ -287,6 +287,7 @@ mod tests {
     fn a_command_is_shown_and_a_long_one_is_cut() {
         assert_eq!(named("lstm@b8@dp1", None), "lstm@b8@dp1");
         assert_eq!(named("cmd-sh-1", Some("sh -c 'a b'")), "cmd-sh-1: sh -c 'a b'");
+        assert_eq!(named("mine", Some("sh -c 'a b'")), "mine", "its user has named it");
         assert_eq!(named("cmd-x-1", Some(&"x".repeat(41))), format!("cmd-x-1: {}..", "x".repeat(40)));
     }
 }

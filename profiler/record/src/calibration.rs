@@ -72,7 +72,8 @@ impl Calibration {
 }
 
 /// A heading for people, because the file has three numbers without names.
-const HEADING: &str = "# Three numbers in brackets: what was measured, and its 95 % interval over the repeats. One number has no interval.\n\n";
+const HEADING: &str = "# Three numbers in brackets: what was measured, and its 95 % interval over the repeats. \
+                       One number has no interval.\n\n";
 
 /// A number and its 95 % interval. In a file it is `[value, ci_lo, ci_hi]`, or `[value]` without an interval, so that a row has one
 /// line for each of its numbers.

@@ -32,9 +32,9 @@ use rig::{Exit, interrupt, limits};
 /// under runs/ whose tables pandas can read without options.
 ///
 /// Exit codes: 0 all rows are ok; 1 a row failed or is missing, for example because --ci was not reached within the budget, or
-/// --strict and the numbers are not to be quoted; 2 wrong usage, a bad definition, a single job that cannot run here, or a run whose programs the user has not agreed to start; 3 the
-/// machine lacks something (`profile doctor` shows what); 4 nothing matched; 5 a file cannot be written or read; 6 a device or its
-/// driver does not answer; 130 interrupted, 129 interrupted by a terminal that was closed.
+/// --strict and the numbers are not to be quoted; 2 wrong usage, a bad definition, a single job that cannot run here, or a run whose
+/// programs the user has not agreed to start; 3 the machine lacks something (`profile doctor` shows what); 4 nothing matched; 5 a file
+/// cannot be written or read; 6 a device or its driver does not answer; 130 interrupted, 129 interrupted by a terminal that was closed.
 #[derive(Parser)]
 #[command(name = "profile", version, max_term_width = 100)]
 pub struct Cli {

@@ -56,7 +56,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// The runs whose directories lie in a folder, or the folder itself if it is a run. Other folders are no runs, and a run that cannot be read is noted.
+/// The runs whose directories lie in a folder, or the folder itself if it is a run. Other folders are left out, and a run that cannot
+/// be read is noted.
 fn runs_in(folder: &Path) -> anyhow::Result<Vec<RunRow>> {
     if let Ok(run) = RunDir::open(folder) {
         return Ok(vec![row(&run)?]);

@@ -251,6 +251,14 @@ fn a_restart_is_done_for_real_and_has_all_its_parts() {
     assert_eq!(run.end().expect("end.toml reads").expect("it ended").exit_code, 1);
 }
 
+/// The time of each part of the only program, after a check that it has all parts.
+fn times_of_program(found: &Calibration) -> impl Fn(Switch) -> u64 {
+    let parts: Vec<Switch> = found.restart.iter().map(|row| row.part).collect();
+    let expected = [Switch::Release, Switch::Hold, Switch::Stop, Switch::Start, Switch::Step, Switch::Total];
+    assert_eq!(parts, expected);
+    move |part| found.restart.iter().find(|row| row.part == part).expect("it is there").ns.value
+}
+
 #[test]
 fn a_program_is_held_ended_and_started_again_from_its_beginning() {
     let Some(door) = with_program("train()") else { return };
@@ -261,10 +269,7 @@ fn a_program_is_held_ended_and_started_again_from_its_beginning() {
     let said = exits(1, command);
     let calibrated = calibration(&door, "m.toml");
     each_lies_in_its_interval(&calibrated);
-    let parts: Vec<Switch> = calibrated.restart.iter().map(|row| row.part).collect();
-    let expected = [Switch::Release, Switch::Hold, Switch::Stop, Switch::Start, Switch::Step, Switch::Total];
-    assert_eq!(parts, expected);
-    let ns = |part| calibrated.restart.iter().find(|row| row.part == part).expect("it is there").ns.value;
+    let ns = times_of_program(&calibrated);
     let run = door.run("r");
     let launches = run.launches().expect("there are launches");
     let seen: Vec<[u64; 3]> = launches.iter().filter_map(|launch| release_and_hold(&run, launch)).collect();
@@ -301,10 +306,7 @@ fn a_program_whose_lines_are_steps_is_frozen_ended_and_started_again() {
     let said = exits(1, command);
     let calibrated = calibration(&door, "m.toml");
     each_lies_in_its_interval(&calibrated);
-    let parts: Vec<Switch> = calibrated.restart.iter().map(|row| row.part).collect();
-    let expected = [Switch::Release, Switch::Hold, Switch::Stop, Switch::Start, Switch::Step, Switch::Total];
-    assert_eq!(parts, expected);
-    let ns = |part| calibrated.restart.iter().find(|row| row.part == part).expect("it is there").ns.value;
+    let ns = times_of_program(&calibrated);
     // A step sleeps for 20 ms, and its line is read by and by.
     assert!(ns(Switch::Step) >= 10_000_000 && ns(Switch::Total) >= ns(Switch::Start), "{calibrated:?}");
     let [held] = &calibrated.suspend[..] else { panic!("{:?}", calibrated.suspend) };

@@ -7,12 +7,13 @@ mod tests;
 
 use std::path::PathBuf;
 
+use anyhow::bail;
 use cli::table::TableOptions;
 use record::rows::{BoundVerdict, Changes, Verdict, to_json};
 use rig::{Exit, output};
 
 use self::lines::percentage;
-use crate::compare::{ComparedRun, changes};
+use crate::compare::{ComparedRun, changes, paired};
 
 /// Compare two runs of the same cells: what became slower, or takes more memory?
 ///
@@ -51,15 +52,23 @@ use crate::compare::{ComparedRun, changes};
 ///
 /// Example: `report compare runs/before runs/after --fail-above 5%`
 ///
+/// Example: `report compare runs/both --jobs old,new --fail-above 5%`
+///
 /// Example: `report compare reports/record/20261122-epyc/colocate/all-pairs-1 reports/record/20261122-epyc/colocate/all-pairs-2`
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Directory of the run to compare with.
+    /// Directory of the run to compare with, or with --jobs the only run.
     #[arg(value_name = "A")]
     a: PathBuf,
     /// Directory of the later run.
-    #[arg(value_name = "B")]
-    b: PathBuf,
+    #[arg(value_name = "B", required_unless_present = "jobs")]
+    b: Option<PathBuf>,
+    /// Compare two jobs of run A, by their names: the second over the first.
+    ///
+    /// Both were measured in turns, so that the machine was the same for them. The ratio of their times is over the blocks of the
+    /// run, by a paired t test on the log scale. The run has to have them alone, and on one device each.
+    #[arg(long, value_name = "OLD,NEW", conflicts_with = "b", value_parser = two_jobs)]
+    jobs: Option<TwoJobs>,
     /// Decide whether everything is within this bound, such as 5%: exit with code 1 if something is worse, and with 7 if that
     /// cannot be told.
     #[arg(long, value_name = "PCT", value_parser = percent)]
@@ -71,6 +80,19 @@ pub(super) struct Args {
     table: TableOptions,
 }
 
+/// The names of two jobs.
+#[derive(Clone, Debug)]
+struct TwoJobs([String; 2]);
+
+fn two_jobs(text: &str) -> Result<TwoJobs, String> {
+    match text.split_once(',') {
+        Some((old, new)) if !old.is_empty() && !new.is_empty() && old != new => {
+            Ok(TwoJobs([old, new].map(str::to_owned)))
+        }
+        _ => Err("expected the names of two jobs, as OLD,NEW".into()),
+    }
+}
+
 /// A percentage as a part: `5%` and `5` are 0.05.
 fn percent(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>().ok();
@@ -80,7 +102,12 @@ fn percent(text: &str) -> Result<f64, String> {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let changes = changes(&ComparedRun::open(&args.a)?, &ComparedRun::open(&args.b)?, args.fail_above);
+    let a = ComparedRun::open(&args.a)?;
+    let changes = match (&args.jobs, &args.b) {
+        (Some(TwoJobs(jobs)), _) => paired::changes(&a, jobs, args.fail_above)?,
+        (None, Some(b)) => changes(&a, &ComparedRun::open(b)?, args.fail_above),
+        (None, None) => bail!("name a second run, or two jobs with --jobs"),
+    };
     let is_vanished = |verdict| matches!(verdict, Verdict::Missing | Verdict::NotRequested);
     if changes.rows.iter().all(|row| is_vanished(row.verdict)) {
         let nothing = "nothing to compare: no job alone and no seat of a group has a number in both runs";

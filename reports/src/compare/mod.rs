@@ -8,6 +8,7 @@
 mod bound;
 mod differences;
 mod pair;
+pub(crate) mod paired;
 mod side;
 #[cfg(test)]
 mod tests;
@@ -49,14 +50,7 @@ pub(crate) fn changes(a: &ComparedRun, b: &ComparedRun, fail_above: Option<f64>)
             }
         }
     }
-    verdicts::give(&mut pairs);
-    match fail_above {
-        Some(above) => bound::judge(&mut pairs, above),
-        None => {
-            let level = verdicts::level_of_one(&pairs);
-            verdicts::plan(&mut pairs, 1.0 + NOTABLE, level);
-        }
-    }
+    judge(&mut pairs, fail_above);
     let rows: Vec<Change> = pairs.into_iter().map(|pair| pair.change).collect();
     let (only_of_b, nothing): (Vec<_>, Vec<_>) =
         cells_of_b.into_iter().partition(|(_, cell)| cell.number.is_some());
@@ -70,6 +64,18 @@ pub(crate) fn changes(a: &ComparedRun, b: &ComparedRun, fail_above: Option<f64>)
         only_in_a,
         only_in_b: only_of_b.iter().map(|(subject, _)| subject.to_string()).collect(),
         without_number: without_number + nothing.len() as u32,
+    }
+}
+
+/// Gives the verdicts, on the bound if there is one, and says what could have been found.
+fn judge(pairs: &mut [Pair], fail_above: Option<f64>) {
+    verdicts::give(pairs);
+    match fail_above {
+        Some(above) => bound::judge(pairs, above),
+        None => {
+            let level = verdicts::level_of_one(pairs);
+            verdicts::plan(pairs, 1.0 + NOTABLE, level);
+        }
     }
 }
 

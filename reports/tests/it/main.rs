@@ -6,6 +6,7 @@ mod documents;
 mod durations;
 mod measured;
 mod metrics;
+mod paired;
 mod received;
 mod records;
 mod replaced;

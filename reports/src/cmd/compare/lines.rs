@@ -28,11 +28,11 @@ pub(super) fn below(changes: &Changes) -> Vec<String> {
         let what = in_words(shift.quantity);
         format!("{what}, geometric mean of B over A: {:.3} ({} rows)", shift.ratio, shift.rows)
     }));
-    lines.push(
-        "A shift of all times together is more likely the machine than the code; `profile compare` with more runs measures how \
-         much runs differ."
-            .into(),
-    );
+    if !changes.shifts.is_empty() {
+        let more = "A shift of all times together is more likely the machine than the code; `profile compare` with more runs \
+                    measures how much runs differ.";
+        lines.push(more.into());
+    }
     lines.extend(needs(changes));
     lines
 }
