@@ -32,8 +32,8 @@ mod tests {
 
     #[test]
     fn two_repeats_that_differ_have_no_interval() {
-        let found = over_repeats(&[1e5, 1e8]).expect("two repeats");
-        assert_eq!(found, Measured { value: 3_162_278, interval: None }, "the geometric mean");
+        let far_apart = over_repeats(&[1e5, 1e8]).expect("two repeats");
+        assert_eq!(far_apart, Measured { value: 3_162_278, interval: None }, "the geometric mean");
         assert_eq!(over_repeats(&[1e5]), None);
         // t of one degree of freedom is 12.706; half of the difference of the logarithms times it is 0.6055.
         let near = over_repeats(&[1e6, 1.1e6]).expect("two repeats");

@@ -76,6 +76,6 @@ fn spin(calibration: &Calibration, members: &Members) -> Option<Measured<f64>> {
 
 /// The three columns of a number with its interval; empty if it was not measured.
 fn spread<T: Copy>(measured: Option<Measured<T>>) -> [Option<T>; 3] {
-    let [lo, hi] = measured.and_then(|found| found.interval).map_or([None; 2], |ends| ends.map(Some));
-    [measured.map(|found| found.value), lo, hi]
+    let [lo, hi] = measured.and_then(|number| number.interval).map_or([None; 2], |ends| ends.map(Some));
+    [measured.map(|number| number.value), lo, hi]
 }

@@ -131,24 +131,24 @@ mod tests {
     fn the_sleep_data_have_the_values_of_the_textbooks() {
         let first = launches(&[0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0]);
         let second = launches(&[1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4]);
-        let found = ratio(&first, &second).expect("both vary");
-        assert_close(found.degrees_of_freedom, 17.776_473_516_178_5);
-        assert_close(found.p, 0.079_394_140_187_358_1);
-        assert_close(found.ratio.estimate.ln(), 1.58);
-        assert_close(found.ratio.lo.ln(), -0.205_483_230_711_711);
-        assert_close(found.ratio.hi.ln(), 3.365_483_230_711_71);
-        assert_eq!(found.ratio.n, 20);
+        let welch = ratio(&first, &second).expect("both vary");
+        assert_close(welch.degrees_of_freedom, 17.776_473_516_178_5);
+        assert_close(welch.p, 0.079_394_140_187_358_1);
+        assert_close(welch.ratio.estimate.ln(), 1.58);
+        assert_close(welch.ratio.lo.ln(), -0.205_483_230_711_711);
+        assert_close(welch.ratio.hi.ln(), 3.365_483_230_711_71);
+        assert_eq!(welch.ratio.n, 20);
     }
 
     /// The one-sided test of a ratio of 1 has half of the p-value of the two-sided one, and an end of the 95 % interval has a
     /// one-sided p-value of 0.025.
     #[test]
     fn the_test_against_a_limit_agrees_with_the_interval() {
-        let found = ratio(&launches(&[0.1, 0.2, 0.4]), &launches(&[0.3, 0.5, 0.4, 0.9])).expect("both vary");
-        assert_close(found.p_above(1.0), found.p / 2.0);
-        assert_close(found.p_above(found.ratio.lo), 0.025);
-        assert_close(found.p_above(found.ratio.hi), 0.975);
-        assert_close(found.p_above(found.ratio.estimate), 0.5);
+        let welch = ratio(&launches(&[0.1, 0.2, 0.4]), &launches(&[0.3, 0.5, 0.4, 0.9])).expect("both vary");
+        assert_close(welch.p_above(1.0), welch.p / 2.0);
+        assert_close(welch.p_above(welch.ratio.lo), 0.025);
+        assert_close(welch.p_above(welch.ratio.hi), 0.975);
+        assert_close(welch.p_above(welch.ratio.estimate), 0.5);
     }
 
     #[test]
@@ -156,9 +156,9 @@ mod tests {
         let peaks = [39_526_400.0; 7];
         let fixed = Launches::measured(&peaks).expect("seven values");
         assert_eq!(fixed, Launches { log_mean: peaks[0].ln(), log_deviation: 0.0, count: 7 });
-        let found = Launches::measured(&[1.0, std::f64::consts::E]).expect("two values");
-        assert_close(found.log_mean, 0.5);
-        assert_close(found.log_deviation, 0.5_f64.sqrt());
+        let two = Launches::measured(&[1.0, std::f64::consts::E]).expect("two values");
+        assert_close(two.log_mean, 0.5);
+        assert_close(two.log_deviation, 0.5_f64.sqrt());
         assert_eq!(Launches::measured(&[1.0]), None);
         assert_eq!(Launches::measured(&[1.0, 0.0]), None);
     }
@@ -168,9 +168,9 @@ mod tests {
     #[test]
     fn one_side_without_spread_is_a_known_value() {
         let (fixed, other) = (launches(&[0.0, 0.0, 0.0]), launches(&[0.0, 1.0]));
-        let found = ratio(&fixed, &other).expect("one varies");
-        assert_close(found.degrees_of_freedom, 1.0);
-        assert_close(found.p, 0.5);
+        let welch = ratio(&fixed, &other).expect("one varies");
+        assert_close(welch.degrees_of_freedom, 1.0);
+        assert_close(welch.p, 0.5);
     }
 
     #[test]
@@ -186,11 +186,11 @@ mod tests {
     fn a_published_interval_gives_its_launches_back() {
         let times = [10.0_f64, 11.0, 12.5];
         let published = between_launches(&times).expect("three times");
-        let found =
+        let recovered =
             Launches::published(published.estimate, published.lo, published.hi, 3).expect("an interval");
         let expected = launches(&times.map(f64::ln));
-        assert_close(found.log_mean, expected.log_mean);
-        assert_close(found.log_deviation, expected.log_deviation);
+        assert_close(recovered.log_mean, expected.log_mean);
+        assert_close(recovered.log_deviation, expected.log_deviation);
         assert_eq!(Launches::published(10.0, 9.0, 11.0, 1), None);
         assert_eq!(Launches::published(0.0, 9.0, 11.0, 3), None);
     }

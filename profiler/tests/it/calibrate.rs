@@ -252,11 +252,11 @@ fn a_restart_is_done_for_real_and_has_all_its_parts() {
 }
 
 /// The time of each part of the only program, after a check that it has all parts.
-fn times_of_program(found: &Calibration) -> impl Fn(Switch) -> u64 {
-    let parts: Vec<Switch> = found.restart.iter().map(|row| row.part).collect();
+fn times_of_program(calibrated: &Calibration) -> impl Fn(Switch) -> u64 {
+    let parts: Vec<Switch> = calibrated.restart.iter().map(|row| row.part).collect();
     let expected = [Switch::Release, Switch::Hold, Switch::Stop, Switch::Start, Switch::Step, Switch::Total];
     assert_eq!(parts, expected);
-    move |part| found.restart.iter().find(|row| row.part == part).expect("it is there").ns.value
+    move |part| calibrated.restart.iter().find(|row| row.part == part).expect("it is there").ns.value
 }
 
 #[test]

@@ -19,8 +19,8 @@ use crate::compare::{ComparedRun, changes, paired};
 ///
 /// For each job alone (its step time, or its duration if it has no steps, and its peak of memory) and each seat of a group (its
 /// slowdown), the table has both values, the ratio B over A with a 95 % interval, and a verdict. `slower`, `faster`, `more` and
-/// `less` (memory) are shown by Welch's t test on the log scale. `cannot tell` means that no difference was shown, which is no
-/// sign that there is none: the interval says which ratios are possible, and `detects` is the smallest ratio that this comparison
+/// `less` (memory) are shown by Welch's t test on the log scale. `cannot tell` means that the test
+/// shows no difference; the runs may still differ, by any ratio in the interval. `detects` is the smallest ratio that this comparison
 /// finds with a probability of 80 %. Below the table, and in --json, is the number of launches that each run needs.
 ///
 /// The means and deviations of the test come from the published intervals of summary.csv and interference.csv, which are over

@@ -23,7 +23,7 @@ pub(super) fn judge(pairs: &mut [Pair], above: f64) {
         change.p_worse_holm = p_worse;
         change.bound_verdict = Some(match (change.verdict, &*evidence) {
             (Verdict::Failed, _) => BoundVerdict::Worse,
-            // A job that has a time has run, and a peak that nobody read may be any.
+            // A job with a time has run. A peak that is missing beside the time is unknown, and the comparison cannot tell.
             (Verdict::Missing, _) if !change.quantity.is_memory() => BoundVerdict::Worse,
             (_, Evidence::Exact) if change.ratio.is_some_and(|ratio| ratio <= limit) => BoundVerdict::Within,
             (_, Evidence::Exact) => BoundVerdict::Worse,

@@ -72,8 +72,8 @@ fn the_interval_is_that_of_welch() {
             row.step_ns_median_ci_hi = Some(ns(shift + half_width));
         })
     };
-    let found = changes(&published(0.0), &published(0.03), None);
-    let row = only(&found);
+    let comparison = changes(&published(0.0), &published(0.03), None);
+    let row = only(&comparison);
     let half_width = 2.446_911_851 * d / 3_f64.sqrt();
     let (lo, hi) = row.ratio_ci_lo.zip(row.ratio_ci_hi).expect("two intervals");
     assert!((lo.ln() - 0.03 + half_width).abs() < 1e-7 && (hi.ln() - 0.03 - half_width).abs() < 1e-7);
@@ -86,11 +86,11 @@ fn a_side_without_an_interval_cannot_be_told() {
         row.step_ns_median = Some(20_000_000);
         (row.step_ns_median_ci_lo, row.step_ns_median_ci_hi) = (None, None);
     });
-    let found = changes(&times(1.0), &once, Some(9.0));
-    assert_eq!((only(&found).verdict, only(&found).p), (Verdict::CannotTell, None));
-    assert_eq!(only(&found).bound_verdict, Some(BoundVerdict::CannotTell));
-    assert_eq!((only(&found).detectable_ratio, only(&found).launches_needed), (None, None));
-    assert!((only(&found).ratio.expect("two numbers") - 2.0).abs() < 1e-3);
+    let comparison = changes(&times(1.0), &once, Some(9.0));
+    assert_eq!((only(&comparison).verdict, only(&comparison).p), (Verdict::CannotTell, None));
+    assert_eq!(only(&comparison).bound_verdict, Some(BoundVerdict::CannotTell));
+    assert_eq!((only(&comparison).detectable_ratio, only(&comparison).launches_needed), (None, None));
+    assert!((only(&comparison).ratio.expect("two numbers") - 2.0).abs() < 1e-3);
 }
 
 #[test]
@@ -101,9 +101,9 @@ fn a_failure_in_b_is_worse_and_one_in_a_is_not() {
             row.err = Some(ErrorKind::Crashed);
         })
     };
-    let found = changes(&times(1.0), &failed(), Some(0.5));
-    assert_eq!((only(&found).verdict, only(&found).b), (Verdict::Failed, None));
-    assert_eq!(only(&found).bound_verdict, Some(BoundVerdict::Worse));
+    let comparison = changes(&times(1.0), &failed(), Some(0.5));
+    assert_eq!((only(&comparison).verdict, only(&comparison).b), (Verdict::Failed, None));
+    assert_eq!(only(&comparison).bound_verdict, Some(BoundVerdict::Worse));
     let repaired = changes(&failed(), &times(1.0), Some(0.5));
     assert!(repaired.rows.is_empty() && repaired.only_in_b.len() == 1, "{repaired:?}");
     let twice = changes(&failed(), &failed(), Some(0.5));
@@ -119,23 +119,23 @@ fn a_program_without_steps_is_compared_by_its_duration() {
                 (Some(ns), Some(ns - ns / 100), Some(ns + ns / 99));
         })
     };
-    let found = changes(&program(1_000_000), &program(1_500_000), None);
-    assert_eq!((only(&found).a, only(&found).b), (1e6, Some(1.5e6)));
+    let comparison = changes(&program(1_000_000), &program(1_500_000), None);
+    assert_eq!((only(&comparison).a, only(&comparison).b), (1e6, Some(1.5e6)));
 }
 
 #[test]
 fn a_run_compared_with_itself_finds_nothing() {
     for name in ["20261122-epyc/colocate/all-pairs-1", "20261123-epyc/colocate/all-pairs-2", "20261121-epyc"]
     {
-        let found = changes(&record(name), &record(name), None);
-        assert!(!found.rows.is_empty() && found.differences.is_empty());
-        for row in &found.rows {
+        let comparison = changes(&record(name), &record(name), None);
+        assert!(!comparison.rows.is_empty() && comparison.differences.is_empty());
+        for row in &comparison.rows {
             let is_undecided = row.verdict == Verdict::CannotTell && row.p.is_none_or(|p| p == 1.0);
             let is_equal = row.verdict == Verdict::Equal && row.quantity.is_memory();
             assert!(is_undecided || is_equal, "{name}: {row:?}");
         }
-        assert!(found.shifts.iter().all(|shift| shift.ratio == 1.0));
-        assert!(found.only_in_a.is_empty() && found.only_in_b.is_empty());
+        assert!(comparison.shifts.iter().all(|shift| shift.ratio == 1.0));
+        assert!(comparison.only_in_a.is_empty() && comparison.only_in_b.is_empty());
     }
 }
 
@@ -145,27 +145,31 @@ fn a_run_compared_with_itself_finds_nothing() {
 fn two_runs_of_all_pairs_have_the_ratios_of_the_record() {
     let (first, second) =
         (record("20261122-epyc/colocate/all-pairs-1"), record("20261122-epyc/colocate/all-pairs-2"));
-    let found = changes(&first, &second, None);
-    let rows = |quantity| found.rows.iter().filter(move |row| row.quantity == quantity);
+    let comparison = changes(&first, &second, None);
+    let rows = |quantity| comparison.rows.iter().filter(move |row| row.quantity == quantity);
     let (alone, slowdown) = (ChangeQuantity::Alone, ChangeQuantity::Slowdown);
     assert_eq!((rows(slowdown).count(), rows(alone).count()), (42, 6));
     assert_eq!(rows(slowdown).filter(|row| row.ratio > Some(1.0)).count(), 39);
     let shift =
-        |quantity| found.shifts.iter().find(|shift| shift.quantity == quantity).map(|shift| shift.ratio);
+        |quantity| comparison.shifts.iter().find(|shift| shift.quantity == quantity).map(|shift| shift.ratio);
     let shifts = [alone, slowdown].map(|quantity| format!("{:.3}", shift(quantity).expect("it has rows")));
     assert_eq!(shifts, ["0.998", "1.040"]);
     assert_eq!(shift(ChangeQuantity::PeakMemory), Some(1.0), "the same tensors");
-    assert!(found.rows.iter().all(|row| row.p_holm >= row.p));
+    assert!(comparison.rows.iter().all(|row| row.p_holm >= row.p));
 }
 
 #[test]
 fn what_one_run_has_alone_is_named_and_differences_are_told() {
-    let found = changes(
+    let comparison = changes(
         &record("20261122-epyc/colocate/two-cores"),
         &record("20261122-epyc/colocate/sharing-resnet18-lstm"),
         None,
     );
-    assert!(found.only_in_a.contains(&"lstm@b20@dp1 on cpu:1".to_owned()), "{:?}", found.only_in_a);
-    assert_eq!(found.without_number, 2, "two seats under sequential");
-    assert!(found.differences.iter().any(|of| of.starts_with("devices: ")), "{:?}", found.differences);
+    assert!(comparison.only_in_a.contains(&"lstm@b20@dp1 on cpu:1".to_owned()), "{:?}", comparison.only_in_a);
+    assert_eq!(comparison.without_number, 2, "two seats under sequential");
+    assert!(
+        comparison.differences.iter().any(|of| of.starts_with("devices: ")),
+        "{:?}",
+        comparison.differences
+    );
 }

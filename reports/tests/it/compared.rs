@@ -156,9 +156,9 @@ fn worse_is_corrected_for_the_number_of_rows() {
     }
 }
 
-/// The numbers are from a sum over a grid of both measured variances, made outside of this project: a distance of 3.5548 standard
-/// errors is found in 80 of 100 comparisons of two times four launches, and 5 % is told in 67 of 100 with three launches a side, and
-/// in 91 with four.
+/// The expected values come from a numerical integration over both measured variances with another program. With four launches a side,
+/// the test finds a difference of 3.5548 standard errors with a probability of 80 %. It finds 5 % with a probability of 67 % with three
+/// launches a side, and of 91 % with four.
 #[test]
 fn a_row_says_what_it_detects_and_how_many_launches_it_needs() {
     let door = door();

@@ -52,7 +52,7 @@ pub(super) fn arrange(extents: &[Extent], width: usize, may_leave_out: MayLeaveO
             columns.remove(columns.len() - 1 - trailing);
         }
     }
-    // What is left over goes to the narrowest broken text, so that texts are about as high as each other.
+    // The narrowest broken text receives the remaining space, so that broken texts have similar numbers of lines.
     for _ in taken(&columns, &widths)..width {
         let broken = columns.iter().copied().filter(|&index| widths[index] < extents[index].width);
         let Some(narrowest) = broken.min_by_key(|&index| widths[index]) else { break };

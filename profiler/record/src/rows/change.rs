@@ -44,7 +44,8 @@ pub struct Change {
     pub ratio: Option<f64>,
     pub ratio_ci_lo: Option<f64>,
     pub ratio_ci_hi: Option<f64>,
-    /// Of Welch's test on the log scale over launches, or over blocks for a slowdown.
+    /// Of Welch's test on the log scale over launches, or over blocks for a slowdown. For two jobs of one run, of the paired t test over
+    /// blocks.
     pub p: Option<f64>,
     /// The same, corrected by Holm's method for all rows that have one.
     pub p_holm: Option<f64>,

@@ -136,7 +136,7 @@ fn wide_intervals(summaries: &[Summary], interference: &[Interference]) -> Vec<S
     )]
 }
 
-/// Rows that have no numbers, if no row has any, and rows whose device was lost.
+/// Says whether all rows lack numbers, and names the first device that was lost.
 fn lost_numbers(summaries: &[Summary]) -> Vec<String> {
     let mut reasons = Vec::new();
     if summaries.iter().all(|row| row.status != Status::Ok) {
@@ -162,7 +162,7 @@ fn missing_launches(missing: usize) -> Vec<String> {
     (missing > 0).then(|| format!("{missing} launches are missing")).into_iter().collect()
 }
 
-/// Rows on cores of which nobody read what other programs used.
+/// Counts the rows on cores whose readings do not show the CPU time of other programs.
 fn unknown_programs(summaries: &[Summary]) -> Vec<String> {
     let ok = || summaries.iter().filter(|row| row.status == Status::Ok);
     let is_unknown = |row: &&Summary| is_on_cores(row) && percent_of_others(row, summaries).is_none();

@@ -103,8 +103,8 @@ fn what_is_detectable_is_found_in_four_of_five_comparisons() {
         let (first, second) = (side(0.01), side(0.01 * spread));
         let ratio = power::detectable_ratio(&first, &second, level).expect("both sides vary");
         let mut random = fastrand::Rng::with_seed(5);
-        let found = (0..4 * RUNS).filter(|_| compared(&mut random, ratio, spread).p < level).count();
-        let share = found as f64 / (4 * RUNS) as f64;
+        let significant = (0..4 * RUNS).filter(|_| compared(&mut random, ratio, spread).p < level).count();
+        let share = significant as f64 / (4 * RUNS) as f64;
         println!("spread {spread}, level {level}: {ratio} is found in {share}");
         assert!((share - 0.8).abs() < 0.015, "{share}");
     }

@@ -93,7 +93,7 @@ fn needs(changes: &Changes) -> Vec<String> {
     untold.sort_by_key(|row| Reverse(row.launches_needed.unwrap_or(u32::MAX)));
     let groups = groups(&changes.rows);
     let mut lines =
-        vec![format!("To {aim} with a probability of 80 %, each run needs this many launches or blocks:")];
+        vec![format!("To {aim} with a probability of 80 %, each side needs this many launches or blocks:")];
     lines.extend(untold.iter().take(MOST_NAMED).map(|row| {
         let most = || format!("more than {}", power::MOST_LAUNCHES);
         let count = row.launches_needed.map_or_else(most, |count| count.to_string());
