@@ -9,6 +9,9 @@ use schema::{units::Nanos, wire::Event};
 /// The interval between looks whether a program has begun.
 const LOOK_AT_START: Duration = Duration::from_secs(1);
 
+/// The longest wait for the ranks of a program after its first one.
+const LAST_RANK: Duration = Duration::from_secs(10);
+
 /// Why a launch could not be driven to its end.
 pub(crate) enum Trouble {
     Failed(String),
@@ -120,6 +123,19 @@ impl<'a> Running<'a> {
             }
             self.go_on_until(None)?;
         }
+    }
+
+    /// Waits until so many ranks of a program rest, at most for [`LAST_RANK`]. The ranks of a program need not wait for each other, and a
+    /// rank that the step hook does not see never rests.
+    pub(crate) fn wait_for_ranks(&mut self, ranks: u32) -> Result<(), Trouble> {
+        let until = Nanos::monotonic_now() + LAST_RANK.into();
+        let rests = |said: &[(u32, Nanos, Event)], rank| {
+            said.iter().any(|(of, _, event)| *of == rank && matches!(event, Event::Held { .. }))
+        };
+        while !(0..ranks).all(|rank| rests(&self.said, rank)) && Nanos::monotonic_now() < until {
+            self.go_on_until(Some(until))?;
+        }
+        Ok(())
     }
 
     /// See [`Running::all_say`]; `None` if a rank has not sent such an event.

@@ -95,6 +95,7 @@ fn trained(bench: &Bench<'_>, launcher: &mut Launcher, cell: &Cell) -> Result<Sh
     let mut running = launcher.drive(request);
     running.begin(Begins::Ready, STEPS, FIRST_STEP)?;
     running.all_say(|event| matches!(event, Event::Held { index: STEPS }).then_some(()))?;
+    running.wait_for_ranks(cell.plan.map_or(1, |plan| plan.ranks()))?;
     running.leave()?;
     Ok(shown(bench, cell, &name, &running))
 }
@@ -175,6 +176,7 @@ fn saved(bench: &Bench<'_>, launcher: &mut Launcher, cell: &Cell) -> Result<(Str
     let mut running = launcher.drive(request);
     running.begin(Begins::Ready, STEPS_BEFORE_SAVING, FIRST_STEP)?;
     running.all_say(|event| matches!(event, Event::Held { index: STEPS_BEFORE_SAVING }).then_some(()))?;
+    running.wait_for_ranks(cell.plan.map_or(1, |plan| plan.ranks()))?;
     if !saves_at_its_end {
         running.save()?;
     }
@@ -193,6 +195,7 @@ fn went_on(bench: &Bench<'_>, launcher: &mut Launcher, cell: &Cell, folder: &str
     let mut running = launcher.drive(request);
     running.begin(Begins::Ready, STEPS_BEFORE_SAVING, FIRST_STEP)?;
     running.all_say(|event| matches!(event, Event::Held { index: STEPS_BEFORE_SAVING }).then_some(()))?;
+    running.wait_for_ranks(cell.plan.map_or(1, |plan| plan.ranks()))?;
     running.leave()?;
     Ok(shown(bench, cell, &name, &running))
 }
