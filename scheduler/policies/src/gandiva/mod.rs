@@ -4,7 +4,8 @@
 //! * A job that comes has devices at once, if need be those that others have (`place.rs`). The jobs of a device take turns of `quantum`
 //!   60 s, by weight and strictly by priority (`turns.rs`). How a job is suspended is a choice of the run (`View::suspension`).
 //! * Where jobs take turns, one joins another if both do more work together than in turns (`packing.rs`).
-//! * Jobs migrate to devices that are less loaded, to fewer nodes, and away from nodes that are mostly free (`moving.rs`).
+//! * Jobs migrate to devices that are less loaded, to fewer nodes, and away from nodes that are mostly free (`moving.rs`). Two spread
+//!   jobs trade devices (`swaps.rs`).
 //! * Elastic jobs take free devices of their node, and give them back at once when a job comes (`growth.rs`).
 //! * Members of a search over hyper-parameters take turns, and are ended by a rule on their losses (`search/`).
 //! * Packs, moves and growth are compared with the rates before, and undone if worse (`rates.rs`, `trials.rs`).
@@ -24,6 +25,7 @@ mod place;
 mod rates;
 mod residents;
 mod settings;
+mod swaps;
 mod trials;
 mod turns;
 
@@ -276,7 +278,8 @@ impl Gandiva {
         [self.turns.next(is_turn, goes_on), self.next_growth(view)].into_iter().flatten().min()
     }
 
-    /// Whether time changes what happens next: groups take turns, or jobs wait that are placed otherwise after some time.
+    /// Whether time changes what happens next: groups take turns, jobs wait that are placed otherwise after some time, or spread jobs may
+    /// move once they have run for long enough.
     fn goes_on(&self, view: &View<'_>) -> bool {
         let suspended = |(job, _): (JobId, _)| !is_up(view, job) && !self.is_barred(job);
         // A job for which the devices that are left never suffice waits for a change.
@@ -288,7 +291,9 @@ impl Gandiva {
         let is_blocked = |job| self.is_barred(job) || self.searches.standing(job) == Standing::Held;
         let may_run = |(job, _): (JobId, _)| is_up(view, job) || !is_blocked(job);
         let takes_turns = self.residents.iter().any(suspended) || !self.queue.is_empty();
-        (takes_turns && self.residents.iter().any(may_run)) || self.queue.iter().any(relaxes)
+        (takes_turns && self.residents.iter().any(may_run))
+            || self.queue.iter().any(relaxes)
+            || (self.queue.is_empty() && self.waits_to_gather(view))
     }
 }
 

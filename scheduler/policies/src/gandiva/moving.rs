@@ -40,6 +40,7 @@ impl Gandiva {
         self.balance(view, reasons);
         if is_turn && self.settings.migrates {
             self.gather(view, reasons);
+            self.swap(view, reasons);
             self.defragment(view, reasons);
         }
     }
@@ -116,25 +117,41 @@ impl Gandiva {
 
     /// Moves jobs that are on more nodes than they need to one node with room.
     fn gather(&mut self, view: &View<'_>, reasons: &mut Vec<String>) {
-        let mut groups = self.residents.groups(view);
-        groups.retain(|group| group.members.len() == 1 && nodes_of(view, &group.devices).len() > 1);
-        for group in groups {
-            let count = group.devices.len();
-            let pool = view.occupancy.pool_of(group.devices[0]);
-            let fewest = view.occupancy.fewest_nodes(pool, count as u32);
-            if fewest != Some(1) || !self.may_move(view, group.first) {
-                continue;
-            }
-            let nodes = view.occupancy.nodes_in(pool).filter_map(|node| {
-                let devices = self.open_on(view, node, group.first);
-                let is_slower = self.trials.slower.contains(&(group.first, vec![node], count));
-                (devices.len() >= count && !is_slower && has_cores(view, &[group.first], &devices[..count]))
-                    .then_some((devices.len(), node, devices))
-            });
-            if let Some((_, _, devices)) = nodes.min() {
-                self.relocate(view, group.first, (devices[..count].to_vec(), false), reasons);
+        for group in self.residents.groups(view) {
+            if self.may_move(view, group.first)
+                && let Some(devices) = self.room_for(view, &group)
+            {
+                self.relocate(view, group.first, (devices, false), reasons);
             }
         }
+    }
+
+    /// The devices of the fullest node with room for a job that is on several nodes and could be on one.
+    fn room_for(&self, view: &View<'_>, group: &Group) -> Option<Vec<DeviceId>> {
+        let (count, pool) = (group.devices.len(), view.occupancy.pool_of(group.devices[0]));
+        let is_spread = group.members.len() == 1 && nodes_of(view, &group.devices).len() > 1;
+        if !is_spread || view.occupancy.fewest_nodes(pool, count as u32) != Some(1) {
+            return None;
+        }
+        let nodes = view.occupancy.nodes_in(pool).filter_map(|node| {
+            let devices = self.open_on(view, node, group.first);
+            let is_slower = self.trials.slower.contains(&(group.first, vec![node], count));
+            (devices.len() >= count && !is_slower && has_cores(view, &[group.first], &devices[..count]))
+                .then_some((devices.len(), node, devices))
+        });
+        nodes.min().map(|(_, _, devices)| devices[..count].to_vec())
+    }
+
+    /// Whether a job on more nodes than it needs will move to fewer as soon as it has run for long enough.
+    pub(super) fn waits_to_gather(&self, view: &View<'_>) -> bool {
+        if !self.settings.slices || !self.settings.migrates || self.settings.moves == 0.0 {
+            return false;
+        }
+        let mut groups = self.residents.groups(view);
+        groups.retain(|group| {
+            nodes_of(view, &group.devices).len() > 1 && self.restart_s(view, group.first).is_some()
+        });
+        groups.iter().any(|group| self.room_for(view, group).is_some()) || self.has_swap(view, groups)
     }
 
     /// Moves the jobs of the node with the most free devices away, if most of its devices are free.
@@ -203,7 +220,7 @@ impl Gandiva {
     }
 
     /// Gives a job other devices. A job that `lags` moves to catch up with the jobs there.
-    fn relocate(
+    pub(super) fn relocate(
         &mut self,
         view: &View<'_>,
         job: JobId,

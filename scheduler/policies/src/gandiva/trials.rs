@@ -26,6 +26,8 @@ pub(super) struct Trials {
     moves: BTreeMap<JobId, MoveTrial>,
     /// Jobs, and the nodes and the number of devices with which they were slower.
     pub(super) slower: BTreeSet<(JobId, Vec<NodeId>, usize)>,
+    /// Jobs that were slower after a swap, and trade no more.
+    pub(super) slower_after_swap: BTreeSet<JobId>,
 }
 
 /// A job that joined a group.
@@ -43,6 +45,8 @@ struct PackTrial {
 struct MoveTrial {
     from: (Vec<DeviceId>, Option<Plan>),
     before: Rate,
+    /// The job that traded devices with it, and the devices of that job before.
+    partner: Option<(JobId, Vec<DeviceId>)>,
 }
 
 impl Trials {
@@ -50,11 +54,19 @@ impl Trials {
         self.packs.remove(&job);
         self.moves.remove(&job);
         self.slower.retain(|(other, ..)| *other != job);
+        self.slower_after_swap.remove(&job);
     }
 
     /// Begins to compare the rate of a job on its next devices with that before.
     pub(super) fn moved(&mut self, job: JobId, from: (Vec<DeviceId>, Option<Plan>), before: Rate) {
-        self.moves.insert(job, MoveTrial { from, before });
+        self.moves.insert(job, MoveTrial { from, before, partner: None });
+    }
+
+    /// Lets a job that was moved, and its partner in the swap, go back together.
+    pub(super) fn traded(&mut self, job: JobId, partner: (JobId, Vec<DeviceId>)) {
+        if let Some(trial) = self.moves.get_mut(&job) {
+            trial.partner = Some(partner);
+        }
     }
 
     pub(super) fn forget_move(&mut self, job: JobId) {
@@ -169,18 +181,32 @@ impl Gandiva {
             }
             return;
         }
-        let (devices, plan) = trial.from.clone();
+        let ((devices, plan), partner) = (trial.from.clone(), trial.partner.clone());
         let (nodes, count) = (nodes_of(view, &resident.devices), resident.devices.len());
         self.trials.slower.insert((job, nodes, count));
+        if partner.is_some() {
+            self.trials.slower_after_swap.insert(job);
+        }
         self.trials.moves.remove(&job);
+        let goes =
+            |other: &JobId| *other == job || partner.as_ref().is_some_and(|(partner, _)| partner == other);
         let is_open = |device: &DeviceId| {
-            !view.occupancy.is_lost(*device) && self.residents.on(*device).iter().all(|other| *other == job)
+            !view.occupancy.is_lost(*device) && self.residents.on(*device).iter().all(goes)
         };
-        let goes_back = devices.iter().all(is_open);
+        let of_partner = partner.as_ref().filter(|(partner, _)| self.residents.has(*partner));
+        let mut needed = devices.iter().chain(of_partner.into_iter().flat_map(|(_, devices)| devices));
+        let goes_back = needed.all(is_open);
         let what = if goes_back { "goes back" } else { "stays, because the devices before are taken" };
         reasons.push(format!("{name} {what}: {value:.3} ± {half_width:.3} times as fast as before"));
         if goes_back {
             self.residents.relocate(view, job, devices, plan);
+            if let Some((partner, devices)) = partner
+                && let Some(resident) = self.residents.get(partner)
+            {
+                let plan = resident.plan;
+                self.residents.relocate(view, partner, devices, plan);
+                self.trials.moves.remove(&partner);
+            }
         }
     }
 

@@ -25,6 +25,27 @@ fn equal_jobs_on_fewer_devices_have_equal_shares() {
     }
 }
 
+/// Two pairs that come to a fragmented cluster have a device of each node. They are 1.5 times as slow as on one node for as long as neither
+/// has room to move: until the single jobs have ended, and with them the chance of free devices.
+#[test]
+fn two_spread_pairs_trade_devices() {
+    let trace = rigid(&[(0, 1, 10), (0, 1, 100), (0, 1, 100), (5, 2, 3000), (20, 2, 3000)]);
+    for reports in ["", " --progress-every 5s"] {
+        let run = |policy: &str| {
+            let spread = "--cluster 2x2 --switch-cost 1s --placement spread --spread-slowdown 1.5";
+            ends(&trace, &format!("--policy {policy} {spread}{reports}"))[3..].to_vec()
+        };
+        let (stay, swap) = (run("gandiva:migrate=off"), run("gandiva"));
+        // One comes at 10 s and one at 100 s, and each takes 4500 s.
+        assert_eq!(stay, [4510.0, 4600.0], "{reports}");
+        // A restart of 1 s is 3 % of 33 s. From the next turn on, at 180 s, each has a node.
+        let spread_s = |begin: f64| 3000.0 + begin + 1.0 + (180.0 - begin) / 3.0;
+        for (end, due) in swap.iter().zip([spread_s(10.0), spread_s(100.0)]) {
+            assert!((end - due).abs() < 2.0, "{reports}: {end} and not {due}");
+        }
+    }
+}
+
 /// A job grows to four devices, and then another asks for some: it goes to the next plan that leaves them, and not to what it asked for.
 #[test]
 fn a_job_that_has_grown_gives_up_no_more_than_its_plans_need() {

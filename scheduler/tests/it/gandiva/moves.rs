@@ -71,6 +71,34 @@ fn a_job_on_two_nodes_moves_to_one_that_has_room_and_back_if_it_is_slower() {
     }
 }
 
+/// Two pairs trade devices at the first turn after the single jobs have left, when the rates of both are known. A pair that is faster on two nodes makes both go back.
+#[test]
+fn two_spread_pairs_trade_devices_and_go_back_together_if_one_is_slower() {
+    let world = World { placement: Placement::Spread, ..World::new(Topology::uniform(4, 2, "GPU")) };
+    // The pair that is faster on two nodes ends first. Then the other one has room on a node.
+    for (batch, starts_of_each) in [(HEAVY, [2, 2]), (APART, [4, 3])] {
+        let jobs = [
+            job(0, HEAVY, (0, 1, 10)),
+            job(1, HEAVY, (0, 1, 32)),
+            job(2, HEAVY, (0, 1, 32)),
+            job(3, HEAVY, (5, 2, 200)),
+            job(4, batch, (12, 2, 200)),
+        ];
+        let (turns, _) = world.run("gandiva:quantum=20s:moves=1:grow=off", &jobs);
+        for (pair, starts_of_pair) in [3, 4].into_iter().zip(starts_of_each) {
+            let of_pair: Vec<Vec<u32>> = starts(&turns)
+                .into_iter()
+                .filter(|(_, job, _)| *job == pair)
+                .map(|(_, _, devices)| devices.iter().map(|device| device / 2).collect())
+                .collect();
+            assert_eq!(of_pair.len(), starts_of_pair, "{batch}: {pair}: {of_pair:?}");
+            assert_eq!((&of_pair[0][..], of_pair[1][0]), (&[0, 1][..], of_pair[1][1]), "{of_pair:?}");
+            assert!(of_pair.get(2).is_none_or(|nodes| *nodes == [0, 1]), "{of_pair:?}");
+        }
+        assert_eq!(reasons(&turns, "goes back").len(), usize::from(batch == APART), "it is not tried again");
+    }
+}
+
 #[test]
 fn a_node_that_is_mostly_free_is_emptied() {
     let world = World::new(Topology::uniform(8, 4, "GPU"));
