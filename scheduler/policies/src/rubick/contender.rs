@@ -44,6 +44,8 @@ pub(super) struct Contender {
     left_s: f64,
     /// What it costs to stop and start it again, in seconds. Infinite if it is not known.
     restart_s: f64,
+    /// Whether what a restart costs counts against an exchange.
+    counts_restarts: bool,
     /// Whether another restart keeps the time that it loses by restarts within its share.
     pub(super) may_restart: bool,
 }
@@ -91,6 +93,7 @@ impl Contender {
             has: None,
             left_s: NO_END_S,
             restart_s: restart_s(view, job).unwrap_or(f64::INFINITY),
+            counts_restarts: settings.counts_restarts,
             may_restart: true,
             curve,
         };
@@ -199,7 +202,10 @@ impl Contender {
     /// What a change costs it once: the steps of a restart, in seconds at the reference. Nothing for a job that waits, or that the round has changed.
     pub(super) fn cost_of_change(&self) -> f64 {
         match &self.before {
-            Some(before) if !self.has_changed() => self.restart_s * before.speed,
+            // A job that cannot restart, or whose restarts cost an unknown time, is left alone under either rule.
+            Some(before) if !self.has_changed() && (self.counts_restarts || self.restart_s.is_infinite()) => {
+                self.restart_s * before.speed
+            }
             _ => 0.0,
         }
     }

@@ -24,6 +24,8 @@ pub(super) struct Settings {
     pub(super) shield: Option<Nanos>,
     /// The wait after which devices are kept for a guaranteed job. `None` for never.
     pub(super) bound: Option<Nanos>,
+    /// Whether an exchange has to gain more work than its restarts cost.
+    pub(super) counts_restarts: bool,
     /// Whether jobs give up devices for others that only gain, or that wait.
     pub(super) reclaims: bool,
     /// Whether jobs that wait are started on the devices of others.
@@ -97,6 +99,13 @@ pub(super) const SETTINGS: &[Setting] = &[
     )
     .or("never"),
     Setting::new(
+        "exchange",
+        Kind::Words(&["benefit", "slope"]),
+        "benefit",
+        "when devices go to another job or plan: benefit, if the work that is gained until the job ends exceeds the work that others lose \
+         and the restarts; slope, if its curve rises more than those of the others fall, whatever restarts cost, as in the artifact",
+    ),
+    Setting::new(
         "reclaim",
         Kind::ON_OFF,
         "on",
@@ -124,6 +133,7 @@ impl Settings {
             most_restarts: values.number_or_none("most-restarts").map(|most| most as u32),
             shield: values.time_or_none("shield"),
             bound: values.time_or_none("bound"),
+            counts_restarts: values.word("exchange", &[("benefit", true), ("slope", false)]),
             reclaims: values.is_on("reclaim"),
             packs: values.is_on("pack"),
         }

@@ -56,6 +56,21 @@ fn no_job_is_stopped_for_the_growth_of_another() {
     );
 }
 
+/// The first job ends at about 60 s, and the other could then have both devices. It has about 250 s of work left.
+#[test]
+fn a_restart_that_costs_more_than_it_gains_is_made_by_slopes_alone() {
+    let trace = "name,submit_s,job,steps,devices,elastic,class\n\
+        first,0,gpt2-mini@b8@dp1,100,1,false,guaranteed\nother,0,gpt2-mini@b8@dp1,500,1,true,guaranteed\n";
+    let stops = |policy: &str, restart_s: u32| {
+        let arguments = format!("--policy {policy} --cluster 1x2 --table GPU --switch-cost {restart_s}s");
+        simulated(trace, &arguments).1[1].stops
+    };
+    assert_eq!(stops("rubick", 1), Some(1), "a short restart pays");
+    assert_eq!(stops("rubick", 1000), Some(0));
+    assert_eq!(stops("rubick:exchange=slope", 1000), Some(1));
+    assert_eq!(stops("rubick:exchange=slope:most-restarts=0", 1000), Some(0));
+}
+
 /// Jobs of two devices keep arriving at more than the cluster can do. A job of four is not passed by them for ever.
 #[test]
 fn a_large_guaranteed_job_waits_for_the_bound_and_the_jobs_that_run_then() {
