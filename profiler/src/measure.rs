@@ -32,7 +32,7 @@ pub struct Outcome {
 /// as of [`folder::is_that_of_the_beginning`].
 pub fn can_go_on(run: &RunDir, manifest: &Manifest, command: &str) -> anyhow::Result<()> {
     let path = run.path().display();
-    if manifest.command.get(1).map(String::as_str) != Some(command) {
+    if manifest.subcommand() != Some(command) {
         bail!("{path} is not a run of `profile {command}`, which resumes only its own runs");
     }
     if let Some(doubt) = machine::doubt_about_boot(run, manifest.machine.boot_id.as_deref()) {

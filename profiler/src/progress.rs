@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use cli::progress;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 use rig::output;
 use schema::units::Nanos;
 
@@ -16,7 +16,7 @@ pub struct Progress {
 impl Progress {
     /// Shows the progress of an estimated number of launches.
     pub fn new(launches: u64) -> Progress {
-        let bar = ProgressBar::with_draw_target(Some(launches), ProgressDrawTarget::stderr());
+        let bar = ProgressBar::with_draw_target(Some(launches), progress::target());
         let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg} ({elapsed} so far, {prefix})");
         bar.set_style(style.expect("the template is well formed"));
         Progress { bar, began: Instant::now() }
@@ -34,7 +34,7 @@ impl Progress {
         self.bar.inc(1);
         let (done, all) = (self.bar.position(), self.bar.length().unwrap_or(0));
         let left = if done < all { format!(", {}", self.left()) } else { String::new() };
-        self.say(&format!("[{done}/{all}{left}] {line}"));
+        self.bar.suspend(|| output::news(format_args!("[{done}/{all}{left}] {line}")));
     }
 
     /// Sets the number of remaining launches, which may differ from the estimate.

@@ -48,13 +48,18 @@ impl fmt::Display for Finding {
     }
 }
 
-/// The number of findings that are printed in full. More would fill the screen with repetitions.
-const MOST_LINES: usize = 10;
+/// Whether each finding of a run is printed, or each kind of finding once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    EachFinding,
+    EachKind,
+}
 
-/// The lines about the findings of a run: each finding, or if there are too many, the number of each kind with the first of
-/// them, and the names of the `tables` that have all.
-pub fn lines(findings: &[Finding], tables: &[PathBuf]) -> Vec<String> {
-    if findings.len() <= MOST_LINES {
+/// The lines about the findings of a run: each finding, or the number of each kind with the first finding of it, and the names of the
+/// `tables` that have all.
+pub fn lines(findings: &[Finding], tables: &[PathBuf], detail: Detail) -> Vec<String> {
+    let has_several = |kind: &Warning| findings.iter().filter(|finding| finding.warning == *kind).count() > 1;
+    if detail == Detail::EachFinding || !Warning::ALL.iter().any(has_several) {
         return findings.iter().map(|finding| format!("warning: {finding}")).collect();
     }
     let of_kind = |kind: &Warning| {
@@ -69,7 +74,11 @@ pub fn lines(findings: &[Finding], tables: &[PathBuf]) -> Vec<String> {
         })
     };
     let tables: Vec<String> = tables.iter().map(|table| table.display().to_string()).collect();
-    let all = format!("all {} warnings: column warnings of {}", findings.len(), tables.join(", "));
+    let all = format!(
+        "all {} warnings: column warnings of {}; --verbose prints them",
+        findings.len(),
+        tables.join(", ")
+    );
     Warning::ALL.iter().filter_map(of_kind).chain([all]).collect()
 }
 
@@ -184,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn many_findings_are_a_line_a_kind_and_say_where_all_are() {
+    fn several_findings_of_a_kind_are_one_line_unless_all_are_wanted() {
         let finding = |number: usize, warning| Finding {
             subject: format!("{number:04}-lstm"),
             warning,
@@ -192,11 +201,11 @@ mod tests {
         };
         let mut findings: Vec<Finding> = (1..=10).map(|number| finding(number, Warning::Foreign)).collect();
         let tables = ["r/measurements.csv", "r/summary.csv"].map(PathBuf::from);
-        let few = lines(&findings, &tables);
-        assert_eq!((few.len(), few[9].clone()), (10, format!("warning: {}", findings[9])));
+        let each = lines(&findings, &tables, Detail::EachFinding);
+        assert_eq!((each.len(), each[9].clone()), (10, format!("warning: {}", findings[9])));
 
         findings.push(finding(11, Warning::Spread));
-        let many = lines(&findings, &tables);
+        let many = lines(&findings, &tables, Detail::EachKind);
         assert_eq!(many.len(), 3);
         let remedy = "something was found; stop them, or choose other cores with --device";
         assert!(
@@ -204,7 +213,15 @@ mod tests {
             "{many:?}"
         );
         assert!(many.contains(&format!("warning: {}", findings[10])), "{many:?}");
-        assert_eq!(many[2], "all 11 warnings: column warnings of r/measurements.csv, r/summary.csv");
+        assert_eq!(
+            many[2],
+            "all 11 warnings: column warnings of r/measurements.csv, r/summary.csv; --verbose prints them"
+        );
+        let one_of_each = lines(&findings[9..], &tables, Detail::EachKind);
+        assert_eq!(
+            one_of_each,
+            findings[9..].iter().map(|one| format!("warning: {one}")).collect::<Vec<_>>()
+        );
     }
 
     #[test]

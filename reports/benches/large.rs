@@ -54,6 +54,7 @@ fn manifest(scheduling: Option<Scheduling>) -> Manifest {
         version: "0".into(),
         git_revision: None,
         seed: 1,
+        tags: Vec::new(),
         settings: Settings::default(),
         folder: None,
         machine: Machine::default(),

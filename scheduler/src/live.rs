@@ -28,7 +28,8 @@ struct Screen {
 impl<J: Journal> Live<J> {
     /// Creates a live view that passes turns on to `journal`.
     pub fn new(journal: J, topology: &Topology) -> Live<J> {
-        let screen = std::io::stderr().is_terminal().then(|| Screen::new(topology.devices() as usize + 2));
+        let screen = (std::io::stderr().is_terminal() && !output::is_quiet())
+            .then(|| Screen::new(topology.devices() as usize + 2));
         Live { journal, screen }
     }
 }
@@ -45,7 +46,7 @@ impl<J: Journal> Journal for Live<J> {
     fn record(&mut self, turn: Turn, view: &View<'_>) -> anyhow::Result<()> {
         match &self.screen {
             Some(screen) => screen.show(&turn, view),
-            None => turn_lines(&turn, view).iter().for_each(output::note),
+            None => turn_lines(&turn, view).iter().for_each(output::news),
         }
         self.journal.record(turn, view)
     }

@@ -11,6 +11,8 @@ use record::manifest::Manifest;
 use rig::output;
 use schema::surroundings::Surroundings;
 
+use crate::heading;
+
 /// The programs that the user agrees to start. A function that starts a program of a file takes this value, so that no caller can forget
 /// to ask.
 #[derive(Debug, Default)]
@@ -47,7 +49,7 @@ impl Consent {
 #[derive(clap::Args)]
 pub struct Yes {
     /// Start the programs that a run names without asking: its policy, if that is a program, and its jobs.
-    #[arg(long)]
+    #[arg(long, help_heading = heading::RUN)]
     yes: bool,
 }
 

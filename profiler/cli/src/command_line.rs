@@ -1,9 +1,11 @@
 //! Parses the command line, with an error for negative values, which clap would take for options.
+//!
+//! `-h` lists the options without a heading, and names the headings that `--help` has beside them.
 
 use std::ffi::OsString;
 
 use clap::{
-    Parser,
+    Command, Parser,
     error::{ContextKind, ErrorKind},
 };
 
@@ -11,7 +13,10 @@ use clap::{
 ///
 /// For `--seconds -1`, clap would suggest `-- -1`, which would name a program of the user's.
 pub fn parse<T: Parser>() -> T {
-    T::try_parse().unwrap_or_else(|mut error| {
+    let mut command = with_short_help(T::command());
+    let matches = command.try_get_matches_from_mut(std::env::args_os());
+    let parsed = matches.and_then(|matches| T::from_arg_matches(&matches));
+    parsed.unwrap_or_else(|mut error| {
         // The tip says that `--` makes a value of an option. Here, a program of the user's follows it.
         error.remove(ContextKind::Suggested);
         let negative =
@@ -19,14 +24,35 @@ pub fn parse<T: Parser>() -> T {
         let error = match negative {
             Some((option, value)) => {
                 let message = format!("{option} {value}: the value must be positive");
-                T::command().error(ErrorKind::ValueValidation, message)
+                command.error(ErrorKind::ValueValidation, message)
             }
-            None => error,
+            None => error.format(&mut command),
         };
         error.exit()
     })
 }
 
+/// The command and its subcommands with a `-h` that leaves out all options under headings.
+fn with_short_help(command: Command) -> Command {
+    let mut headings: Vec<String> = Vec::new();
+    for arg in command.get_arguments().filter(|arg| !arg.is_positional()) {
+        if let Some(heading) = arg.get_help_heading()
+            && !headings.iter().any(|known| known == heading)
+        {
+            headings.push(heading.to_owned());
+        }
+    }
+    let is_headed = |arg: &clap::Arg| !arg.is_positional() && arg.get_help_heading().is_some();
+    let mut command = command.mut_args(|arg| {
+        let is_headed = is_headed(&arg);
+        if is_headed { arg.hide_short_help(true) } else { arg }
+    });
+    if !headings.is_empty() {
+        let further = format!("--help has further options: {}.", headings.join("; "));
+        command = command.after_help(further).after_long_help("");
+    }
+    command.mut_subcommands(with_short_help)
+}
 /// The first option that is followed by a negative number, as `-1` or `-5m`. Arguments after `--` belong to a program of the
 /// user's.
 fn negative(arguments: impl Iterator<Item = OsString>) -> Option<(String, String)> {

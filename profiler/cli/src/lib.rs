@@ -2,7 +2,9 @@
 
 pub mod agree;
 pub mod command_line;
+pub mod heading;
 pub mod options;
 pub mod progress;
+pub mod quiet;
 pub mod shell;
 pub mod table;

@@ -46,7 +46,7 @@ impl Man {
         let place = || self.out.display().to_string();
         fs::create_dir_all(&self.out).with_context(place)?;
         clap_mangen::generate_to(program, &self.out).with_context(place)?;
-        output::note(format_args!("manual pages: {}", place()));
+        output::news(format_args!("manual pages: {}", place()));
         Ok(Exit::Ok)
     }
 }

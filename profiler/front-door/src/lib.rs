@@ -3,6 +3,7 @@
 mod background;
 mod client;
 mod executable;
+mod help;
 mod received;
 mod wait;
 
@@ -23,6 +24,7 @@ pub use self::{
     background::{Background, KilledAtTheEnd},
     client::get,
     executable::executable,
+    help::check_help,
     received::check_received,
     wait::{LONG, let_pass, wait_for, wait_until},
 };

@@ -1,6 +1,6 @@
 //! The manifest of a run: what was asked for, on what, with which programs.
 
-use std::path::PathBuf;
+use std::{collections::BTreeSet, path::PathBuf};
 
 use record::{
     group::Group,
@@ -22,6 +22,8 @@ pub struct RunRequest {
     pub groups: Vec<Group>,
     pub settings: Settings,
     pub seed: u64,
+    /// The words of `--tag`; empty for runs of commands without this option.
+    pub tags: Vec<String>,
 }
 
 /// The manifest of a run of `profile`, whose devices are those of its cells.
@@ -56,6 +58,7 @@ pub fn make_for(
         version: software::VERSION.into(),
         git_revision: software::REVISION.map(str::to_owned),
         seed: request.seed,
+        tags: distinct(request.tags),
         settings: request.settings,
         folder,
         machine: machine::facts(libtorch, device::driver_version()),
@@ -72,6 +75,13 @@ pub fn directory(what: &str, manifest: &Manifest) -> PathBuf {
     let unique = u64::from(std::process::id()) ^ Nanos::monotonic_now().0;
     let hash = fastrand::Rng::with_seed(unique).u32(..) & 0xff_ffff;
     PathBuf::from("runs").join(format!("{time}-{what}-{hash:06x}"))
+}
+
+/// The words in their order, each once.
+fn distinct(mut words: Vec<String>) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    words.retain(|word| seen.insert(word.clone()));
+    words
 }
 
 fn distinct_devices(cells: &[Cell]) -> Vec<Device> {

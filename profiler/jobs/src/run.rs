@@ -18,7 +18,18 @@ use rig::{
     sampler::{Sampler, SamplerCost},
 };
 use rustix::{fs::FlockOperation, io::Errno};
-use schema::{FORMAT, device::Device, units::Nanos};
+use schema::{FORMAT, device::Device, files::RunError, units::Nanos};
+
+/// Makes the directory of a run that --resume can continue.
+///
+/// # Errors
+/// The errors of [`RunDir::create`].
+pub fn create_resumable(path: &Path) -> anyhow::Result<RunDir> {
+    RunDir::create(path).map_err(|error| match error {
+        RunError::Exists { .. } => anyhow::anyhow!("{error}, or continue this run with --resume"),
+        other => other.into(),
+    })
+}
 
 /// Checks that the folder with real data exists, because launches read it much later.
 ///

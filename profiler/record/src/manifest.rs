@@ -24,6 +24,9 @@ pub struct Manifest {
     /// The revision of the source tree that the program was built from, if that was a git checkout.
     pub git_revision: Option<String>,
     pub seed: u64,
+    /// Words by which the user finds the run again, of `--tag`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
     pub settings: Settings,
     /// Present if the run takes programs, data or catalogs from the folder in which it was begun.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -48,6 +51,11 @@ impl Manifest {
     /// Start of the run; `None` if it is misspelled.
     pub fn started(&self) -> Option<SystemTime> {
         humantime::parse_rfc3339(&self.started_utc).ok()
+    }
+
+    /// The command of the program, as `single`; `None` if none was typed. Options such as `--quiet` may stand before it.
+    pub fn subcommand(&self) -> Option<&str> {
+        self.command.iter().skip(1).map(String::as_str).find(|word| !word.starts_with('-'))
     }
 }
 

@@ -12,6 +12,19 @@ use anyhow::Context as _;
 /// Whether the terminal was closed, after which printed output has no reader.
 static IS_CLOSED: AtomicBool = AtomicBool::new(false);
 
+/// Whether the user wants results and trouble alone, without [`news`].
+static IS_QUIET: AtomicBool = AtomicBool::new(false);
+
+/// Leaves out [`news`] from now on.
+pub fn be_quiet() {
+    IS_QUIET.store(true, Ordering::Relaxed);
+}
+
+/// Whether [`be_quiet`] was called.
+pub fn is_quiet() -> bool {
+    IS_QUIET.load(Ordering::Relaxed)
+}
+
 /// Records that SIGHUP has arrived because the terminal was closed.
 pub(crate) fn terminal_was_closed() {
     IS_CLOSED.store(true, Ordering::Relaxed);
@@ -45,6 +58,13 @@ pub fn print_with(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyho
 /// Prints a line on stderr. A failure is ignored, because there is no other place to report it.
 pub fn note(line: impl Display) {
     let _ = writeln!(io::stderr().lock(), "{}", harmless(&line.to_string()));
+}
+
+/// Prints a line about progress, or about a file that was written, on stderr, unless the user wants quiet.
+pub fn news(line: impl Display) {
+    if !is_quiet() {
+        note(line);
+    }
 }
 
 /// Escapes characters that move the cursor or change the direction of text, because names of jobs and files and the output of

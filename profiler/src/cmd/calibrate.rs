@@ -8,7 +8,10 @@ use std::{
 
 use anyhow::bail;
 use clap::ValueEnum as _;
-use cli::table::{self, TableLayout, TableOptions};
+use cli::{
+    heading,
+    table::{self, TableLayout, TableOptions},
+};
 use jobs::{
     catalog_programs,
     cells::{self, Grid, joined},
@@ -62,11 +65,11 @@ pub(super) struct Args {
     /// is split as a shell splits it, but no shell runs it.
     ///
     /// It takes the first device, and has to take at least ten steps. A program is started again from its beginning.
-    #[arg(long, value_name = "COMMAND")]
+    #[arg(long, help_heading = heading::PROGRAMS, value_name = "COMMAND")]
     cmd: Vec<CommandLine>,
     /// A regular expression for the lines of a program's output that end a step, as in `profile single`. Such a program is frozen in
     /// place of being held, and the cost of freezing it is measured.
-    #[arg(long, value_name = "REGEX", value_parser = command_line::steps_regex)]
+    #[arg(long, help_heading = heading::PROGRAMS, value_name = "REGEX", value_parser = command_line::steps_regex)]
     steps_regex: Option<String>,
     /// Devices to measure [default: the best device that is present].
     #[arg(long, value_name = "POOL", value_delimiter = ',')]
@@ -81,25 +84,25 @@ pub(super) struct Args {
     #[arg(long, value_name = "S", value_parser = seconds)]
     seconds: Option<f64>,
     /// Sizes of all-reduces in KiB [default: 1, 4, 16 and so on up to 262144, as far as memory allows].
-    #[arg(long, value_name = "N,..", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
+    #[arg(long, help_heading = heading::DEVICES, value_name = "N,..", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
     kib: Vec<u64>,
     /// The library that moves tensors between ranks: gloo or nccl [default: gloo for CPU devices, nccl for GPUs].
-    #[arg(long, value_name = "LIBRARY")]
+    #[arg(long, help_heading = heading::DEVICES, value_name = "LIBRARY")]
     collectives: Option<Collectives>,
     /// The time after which no measurement is started.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     budget: Option<Duration>,
     /// A file with additional workloads and programs.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = heading::JOBS, value_name = "FILE")]
     catalog: Vec<PathBuf>,
     /// Seed of the order of launches, the initial weights and the data.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, help_heading = heading::RUN, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// The file to write. An existing file is replaced.
     #[arg(long, value_name = "FILE", default_value = "machine.toml")]
     out: PathBuf,
     /// Directory of the run with the events [default: runs/<utc time>-calibrate-<hash>].
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, help_heading = heading::RUN, value_name = "DIR")]
     run: Option<PathBuf>,
     /// Print the calibration as JSON.
     #[arg(long)]
@@ -137,9 +140,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         output::note(format_args!("not measured: {}: {}: {}", row.what, row.status, row.reason));
     }
     if found.run.is_some() {
-        output::note(format_args!("run: {}", run.display()));
+        output::news(format_args!("run: {}", run.display()));
     }
-    output::note(format_args!("calibration: {}", args.out.display()));
+    output::news(format_args!("calibration: {}", args.out.display()));
     Ok(calibrator.exit(&found))
 }
 
@@ -226,7 +229,10 @@ fn manifest(
         surroundings: has_programs.then_some(surroundings),
         ..Settings::default()
     };
-    manifest::make(catalog, RunRequest { cells, groups: Vec::new(), settings, seed: args.seed })
+    manifest::make(
+        catalog,
+        RunRequest { cells, groups: Vec::new(), settings, seed: args.seed, tags: Vec::new() },
+    )
 }
 
 /// The columns of what was measured.

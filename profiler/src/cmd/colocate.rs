@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::bail;
-use cli::options::RunOptions;
+use cli::{heading, options::RunOptions};
 use jobs::{
     command_line::CommandLine,
     manifest::{self, RunRequest},
@@ -90,18 +90,18 @@ pub(super) struct Args {
     #[arg(long)]
     sensitivity: bool,
     /// Intensities of the stressors, in percent of the time in which they work [default: 25,50,75,100].
-    #[arg(long, value_name = "PCT,..", value_delimiter = ',', requires = "sensitivity",
+    #[arg(long, help_heading = heading::JOBS, value_name = "PCT,..", value_delimiter = ',', requires = "sensitivity",
         value_parser = clap::value_parser!(u32).range(1..=100))]
     dial: Vec<u32>,
     /// The number of samples in a step of the programs, over all ranks of a program. Their rows then have the global batch and
     /// samples/s.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, help_heading = heading::JOBS, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     batch: Option<u32>,
     /// Values for a name in braces in the commands of programs, as lr=0.1,0.01 for {lr}. May be given for several names.
     ///
     /// All jobs that are named form one group for each combination of values. With --all-pairs, --size and --sensitivity, each
     /// combination is a job. Names of the definition of a program are those in its [program.defaults]. {{lr}} is the text {lr}.
-    #[arg(long, value_name = "NAME=V,..")]
+    #[arg(long, help_heading = heading::JOBS, value_name = "NAME=V,..")]
     vary: Vec<VariedName>,
     /// Number of blocks. An interval needs at least two, and three make it useful.
     #[arg(short = 'n', long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
@@ -193,7 +193,7 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
         return Err(Exit::Usage.because(format!("{} cannot run here: {reason}", only.name)));
     }
     args.measure.check_cells(&cells)?;
-    let request = RunRequest { cells, groups, settings, seed: args.run.seed };
+    let request = RunRequest { cells, groups, settings, seed: args.run.seed, tags: args.run.tags.clone() };
     Ok((manifest::make(&catalog, request)?, estimates.footprints()))
 }
 

@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use record::{
     calibration::Calibration,
-    rows::{self, Columns, ExportRow, Row, Status, TableFile, TableFormat},
+    rows::{self, Columns, ExportRow, Exported, Row, Status, TableFile, TableFormat},
     run_dir::RunDir,
 };
 use rig::{Exit, output};
@@ -59,6 +59,9 @@ pub(super) struct Args {
     /// This text may contain names and paths of the machine, so without this option the column is empty for failed launches.
     #[arg(long, conflicts_with = "steps")]
     with_output: bool,
+    /// Print the paths of the files and the numbers of rows as JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
@@ -73,35 +76,73 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         .iter()
         .map(|path| Ok((path.as_path(), Calibration::read(path)?)))
         .collect::<anyhow::Result<Vec<_>>>()?;
-    let sources = sources(&args.runs)?;
+    let (sources, left_out) = sources(&args.runs)?;
+    left_out.iter().for_each(|reason| output::note(format_args!("left out: {reason}")));
     distinct(&sources)?;
     let written = if args.steps {
         write_steps(&args.out, format, &sources)?
     } else {
         write_rows(args, format, &sources, &calibrations)?
     };
-    if written == 0 {
+    if written.rows == 0 {
         return Err(Exit::NothingMatched.because("nothing to export: no launch of the runs has ended"));
+    }
+    let (table, columns) = (args.out.display(), dictionary_path(&args.out));
+    let (runs, Written { rows, failed, unsupported }) = (sources.len() as u64, written);
+    if args.json {
+        let exported = Exported {
+            table: table.to_string(),
+            columns: columns.display().to_string(),
+            runs,
+            rows,
+            failed,
+            unsupported,
+            left_out,
+        };
+        output::print(rows::to_json(&exported))?;
+    } else {
+        let of_runs = if runs == 1 { "1 run".into() } else { format!("{runs} runs") };
+        let counted = failed.zip(unsupported);
+        let counted =
+            counted.map(|(failed, unsupported)| format!(", {failed} failed, {unsupported} unsupported"));
+        let counted = counted.unwrap_or_default();
+        output::news(format_args!("export: {table}: {rows} rows of {of_runs}{counted}"));
+        output::news(format_args!("columns: {}", columns.display()));
     }
     Ok(Exit::Ok)
 }
 
-/// The runs of `profile`. A run of the scheduler has no rows, and is skipped so that `runs/*` can contain one.
-fn sources(runs: &[PathBuf]) -> anyhow::Result<Vec<Source>> {
-    let mut sources = Vec::new();
+/// The rows of a table that was written.
+#[derive(Clone, Copy, Debug, Default)]
+struct Written {
+    rows: u64,
+    /// Absent in a table of steps.
+    failed: Option<u64>,
+    unsupported: Option<u64>,
+}
+
+fn dictionary_path(table: &Path) -> PathBuf {
+    let mut path = table.as_os_str().to_owned();
+    path.push(".columns.csv");
+    path.into()
+}
+
+/// The runs of `profile`, and why others are left out. A run of the scheduler has no rows, and is left out so that `runs/*` can contain one.
+fn sources(runs: &[PathBuf]) -> anyhow::Result<(Vec<Source>, Vec<String>)> {
+    let (mut sources, mut left_out) = (Vec::new(), Vec::new());
     for path in runs {
         let run = match RunDir::open(path) {
             // A path that leads nowhere is a slip of the user's.
             Err(error @ RunError::NoRun { .. }) if runs.len() > 1 && path.exists() => {
-                output::note(format_args!("left out: {error}"));
+                left_out.push(error.to_string());
                 continue;
             }
             opened => opened?,
         };
         match run.manifest()?.scheduling {
             None => sources.push(Source::read(run)?),
-            Some(_) => output::note(format_args!(
-                "left out: {} is a run of the scheduler, whose launches are not measurements",
+            Some(_) => left_out.push(format!(
+                "{} is a run of the scheduler, whose launches are not measurements",
                 path.display()
             )),
         }
@@ -109,7 +150,7 @@ fn sources(runs: &[PathBuf]) -> anyhow::Result<Vec<Source>> {
     if sources.is_empty() {
         return Err(Exit::NothingMatched.because("nothing to export: name a run of `profile`"));
     }
-    Ok(sources)
+    Ok((sources, left_out))
 }
 
 /// Checks that no two runs have the same name: the name is what distinguishes their rows.
@@ -128,7 +169,7 @@ fn write_rows(
     format: TableFormat,
     sources: &[Source],
     calibrations: &[(&Path, Calibration)],
-) -> anyhow::Result<usize> {
+) -> anyhow::Result<Written> {
     for (path, calibration) in calibrations {
         if !sources.iter().any(|source| export::is_of(calibration, source.manifest())) {
             bail!("{}: none of the runs was made on the machine of this calibration", path.display());
@@ -155,22 +196,15 @@ fn write_rows(
     {
         row.err_detail = None;
     }
-    let of = |status| rows.iter().filter(|row| row.status == status).count();
-    let (failed, unsupported) = (of(Status::Failed), of(Status::Unsupported));
-    let of = format!("{}, {failed} failed, {unsupported} unsupported", runs(sources));
-    write(&args.out, format, [Ok(rows)], &of)
+    let of = |status| rows.iter().filter(|row| row.status == status).count() as u64;
+    let (failed, unsupported) = (Some(of(Status::Failed)), Some(of(Status::Unsupported)));
+    Ok(Written { failed, unsupported, rows: write(&args.out, format, [Ok(rows)])? })
 }
 
-fn write_steps(out: &Path, format: TableFormat, sources: &[Source]) -> anyhow::Result<usize> {
+fn write_steps(out: &Path, format: TableFormat, sources: &[Source]) -> anyhow::Result<Written> {
     let tested = export::tested_keys(sources)?;
-    write(out, format, sources.iter().flat_map(|source| source.steps(&tested)), &runs(sources))
-}
-
-fn runs(sources: &[Source]) -> String {
-    match sources.len() {
-        1 => "1 run".into(),
-        several => format!("{several} runs"),
-    }
+    let rows = write(out, format, sources.iter().flat_map(|source| source.steps(&tested)))?;
+    Ok(Written { rows, ..Written::default() })
 }
 
 /// Writes a table piece by piece and its dictionary beside it, and returns the number of rows. A table without rows is not
@@ -179,8 +213,7 @@ fn write<T: Row + Columns>(
     out: &Path,
     format: TableFormat,
     pieces: impl IntoIterator<Item = anyhow::Result<Vec<T>>>,
-    of: &str,
-) -> anyhow::Result<usize> {
+) -> anyhow::Result<u64> {
     let mut table = None;
     let mut written = 0;
     for piece in pieces {
@@ -193,15 +226,11 @@ fn write<T: Row + Columns>(
             None => table.insert(TableFile::create(out, format)?),
         };
         table.push(&piece)?;
-        written += piece.len();
+        written += piece.len() as u64;
     }
     if let Some(table) = table {
         table.finish().with_context(|| format!("--out {}", out.display()))?;
-        let mut dictionary = out.as_os_str().to_owned();
-        dictionary.push(".columns.csv");
-        rows::write(Path::new(&dictionary), &rows::dictionary::<T>())?;
-        output::note(format_args!("export: {}: {written} rows of {of}", out.display()));
-        output::note(format_args!("columns: {}", Path::new(&dictionary).display()));
+        rows::write(&dictionary_path(out), &rows::dictionary::<T>())?;
     }
     Ok(written)
 }

@@ -22,6 +22,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use cli::{
     command_line::parse,
+    quiet::Quiet,
     shell::{Completions, Man},
 };
 use rig::{Exit, interrupt, limits};
@@ -40,6 +41,8 @@ use rig::{Exit, interrupt, limits};
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
+    #[command(flatten)]
+    quiet: Quiet,
 }
 
 #[derive(Subcommand)]
@@ -69,7 +72,8 @@ enum Command {
 
 /// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
-    let command = parse::<Cli>().command;
+    let Cli { command, quiet } = parse();
+    quiet.apply();
     // If this fails, a signal still ends the program, but without a message.
     let _ = interrupt::listen_early();
     // If this fails, a file that is too large ends the program.
@@ -110,7 +114,7 @@ mod tests {
     #[test]
     fn a_run_that_goes_on_takes_no_option_of_one_that_begins() {
         let command = Cli::command();
-        let taken = ["yes", "budget", "json", "strict", "columns", "wide", "vertical"];
+        let taken = ["yes", "budget", "json", "strict", "columns", "wide", "vertical", "verbose"];
         for name in ["single", "colocate"] {
             let sub = command.find_subcommand(name).expect("there is such a command");
             let resume = sub.get_arguments().find(|arg| arg.get_id() == "resume").expect("it goes on");

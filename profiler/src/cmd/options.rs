@@ -8,6 +8,7 @@ use std::{
 use anyhow::bail;
 use cli::{
     agree::Yes,
+    heading,
     options::{HEARTBEAT, RunOptions},
     table::TableOptions,
 };
@@ -36,7 +37,7 @@ pub(super) struct MeasureOptions {
     ///
     /// With several --cmd, give one name for each, in their order. A name begins with a letter and has up to 40 letters, digits and
     /// any of -_. Names of workloads and names that begin with cmd- are refused.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, help_heading = heading::PROGRAMS, value_name = "NAME")]
     pub(super) name: Vec<String>,
     /// A regular expression for the lines of a program's output that end a step, as '^step (\d+)'. The hook for PyTorch is then
     /// not used.
@@ -47,10 +48,10 @@ pub(super) struct MeasureOptions {
     ///
     /// A step ends when its line is read. Python is made to write each line as it is printed; for other programs that may need
     /// a wrapper such as `stdbuf -oL`, or `stdbuf -o0` if lines end in a carriage return. The program cannot be held between two steps.
-    #[arg(long, value_name = "REGEX", value_parser = command_line::steps_regex)]
+    #[arg(long, help_heading = heading::PROGRAMS, value_name = "REGEX", value_parser = command_line::steps_regex)]
     steps_regex: Option<String>,
     /// A file that programs of your own read from stdin, each launch from its beginning. Without it, their stdin is empty.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = heading::PROGRAMS, value_name = "FILE")]
     input: Option<PathBuf>,
     /// The folder in which programs of your own run. Paths in their commands count from there.
     ///
@@ -58,24 +59,24 @@ pub(super) struct MeasureOptions {
     /// the values of --env, three words in braces are filled in for each launch: {launch} is an empty folder in the run, for
     /// the files of the program, which stay there. {repeat} is the number of the repeat from 0, and {run} the directory of
     /// the run. {{launch}} is the text {launch}. All other braces are the program's own.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, help_heading = heading::PROGRAMS, value_name = "DIR")]
     cwd: Option<String>,
     /// A variable of the environment of programs of your own, as KEY=VALUE. May be given several times.
     ///
     /// Programs inherit the other variables of this command. Modules that PYTHONPATH names come after the step hook. The run
     /// records the value: keep a secret in a variable of your shell.
-    #[arg(long, value_name = "KEY=VALUE")]
+    #[arg(long, help_heading = heading::PROGRAMS, value_name = "KEY=VALUE")]
     env: Vec<Variable>,
     /// A command before each launch of a program of your own, run by `sh -c`. Its time is not measured.
     ///
     /// It has the folder, the variables and the words in braces of the program, and as much time as `single` gives a program for its
     /// first step. If it fails, the program is not started, and the launch has failed.
-    #[arg(long, value_name = "CMD")]
+    #[arg(long, help_heading = heading::PROGRAMS, value_name = "CMD")]
     prepare: Option<String>,
     /// A command after each launch of a program of your own, run like the command of --prepare, however the launch has ended.
     ///
     /// If it fails, the row has the warning cleanup. After Ctrl-C it has ten seconds.
-    #[arg(long, value_name = "CMD")]
+    #[arg(long, help_heading = heading::PROGRAMS, value_name = "CMD")]
     cleanup: Option<String>,
     /// Steady time of each launch, as 2, 0.5 or 500ms [default: 10; if only programs are measured, they run until they end].
     ///
@@ -90,7 +91,7 @@ pub(super) struct MeasureOptions {
     ///
     /// It applies with --seconds, --steps or --operators; in `colocate` to programs in a group that take steps alone. It is the limit of --prepare
     /// and --cleanup, too. A program that has taken no step by then is ended, and the launch has failed.
-    #[arg(long, value_name = "TIME", value_parser = positive_time)]
+    #[arg(long, help_heading = heading::PROGRAMS, value_name = "TIME", value_parser = positive_time)]
     first_step_timeout: Option<Duration>,
     /// Cores of the host for each job on GPUs, for all of its ranks together, near its GPUs.
     ///
@@ -98,21 +99,21 @@ pub(super) struct MeasureOptions {
     /// does not use; if there are too few cores, their rows have the warning cores-shared. By default, one core is left to the
     /// harness, and the others are divided by the largest number of ranks that are measured together. A rank that is measured
     /// alone has the same number of cores.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, help_heading = heading::DEVICES, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     cpus_per_job: Option<u32>,
     /// Threads of each rank that read and decode batches of --data ahead of the training thread.
     ///
     /// With 0, the training thread makes each batch when it needs it. Batches are the same for every N. These threads share the
     /// cores of the rank's device with training, and their CPU time counts as the job's.
-    #[arg(long, value_name = "N", default_value_t = 0, requires = "data", value_parser = clap::value_parser!(u32).range(..=64))]
+    #[arg(long, help_heading = heading::DEVICES, value_name = "N", default_value_t = 0, requires = "data", value_parser = clap::value_parser!(u32).range(..=64))]
     loaders: u32,
     /// Threads of each rank for the optimizer's step on the host, under plans with offload [default: --threads].
-    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, help_heading = heading::DEVICES, value_name = "T", value_parser = clap::value_parser!(u32).range(1..))]
     offload_threads: Option<u32>,
     /// The library that moves tensors between ranks: gloo or nccl [default: gloo for CPU devices, nccl for GPUs].
     ///
     /// With gloo, GPUs exchange tensors through host memory, and ranks may share a device: --device may name it several times.
-    #[arg(long, value_name = "LIBRARY")]
+    #[arg(long, help_heading = heading::DEVICES, value_name = "LIBRARY")]
     collectives: Option<Collectives>,
     /// Show what would be launched and an estimate of the time, and begin no run.
     ///
@@ -132,7 +133,7 @@ pub(super) struct ResumeOptions {
     #[command(flatten)]
     pub(super) format: RunFormat,
     /// Exit with 1 if the verdict of the run is "do not quote", for example because other programs used the device.
-    #[arg(long, conflicts_with = "dry_run")]
+    #[arg(long, help_heading = heading::RUN, conflicts_with = "dry_run")]
     pub(super) strict: bool,
 }
 
@@ -142,6 +143,9 @@ pub(super) struct RunFormat {
     /// Print the table as JSON.
     #[arg(long)]
     pub(super) json: bool,
+    /// Print each warning, and not each kind of warning once.
+    #[arg(short, long, help_heading = heading::PRINTED)]
+    pub(super) verbose: bool,
     #[command(flatten)]
     pub(super) table: TableOptions,
 }

@@ -3,7 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use cli::table::{self, TableOptions};
+use cli::{
+    options::tag,
+    table::{self, TableOptions},
+};
 use record::{
     manifest::Manifest,
     rows::{self, Interference, RunRow, Summary, Usability},
@@ -15,12 +18,17 @@ use rig::{Exit, output};
 ///
 /// Example: `profile runs`
 ///
+/// Example: `profile runs --tag baseline`
+///
 /// Example: `profile runs /data/runs --json`
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// The folder with the directories of the runs, or a run.
     #[arg(default_value = "runs")]
     folder: PathBuf,
+    /// List only runs with this word of --tag. With several words, runs need all of them.
+    #[arg(long = "tag", value_name = "WORD", value_parser = tag)]
+    tags: Vec<String>,
     /// Print the list as JSON.
     #[arg(long)]
     json: bool,
@@ -30,22 +38,28 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let mut listed = runs_in(&args.folder)?;
+    let folder = args.folder.display();
     if listed.is_empty() {
-        let folder = args.folder.display();
         let why = format!("{folder} has no run; `profile single --out {folder}/NAME` makes one there");
         return Err(Exit::NothingMatched.because(why));
+    }
+    listed.retain(|row| args.tags.iter().all(|word| row.tags.contains(word)));
+    if listed.is_empty() {
+        let words = args.tags.join(" and ");
+        return Err(Exit::NothingMatched.because(format!("{folder} has no run with the tag {words}")));
     }
     listed.sort_by(|one, other| (&other.started_utc, &other.run).cmp(&(&one.started_utc, &one.run)));
     if args.json {
         output::print(rows::to_json(&listed))?;
     } else {
-        let mut lines = table::new(&["run", "started", "command", "rows", "end", "verdict"]);
-        lines.mark_text(&["started", "command", "end", "verdict"]);
+        let mut lines = table::new(&["run", "started", "command", "tags", "rows", "end", "verdict"]);
+        lines.mark_text(&["started", "command", "tags", "end", "verdict"]);
         for row in &listed {
             lines.add_row([
                 row.run.clone(),
                 row.started_utc.clone(),
                 row.command.clone(),
+                table::or_dash((!row.tags.is_empty()).then(|| row.tags.join(" "))),
                 row.rows.to_string(),
                 end(row),
                 table::or_dash(row.verdict.as_ref()),
@@ -87,6 +101,7 @@ fn row(run: &RunDir) -> anyhow::Result<RunRow> {
     Ok(RunRow {
         run: run.name(),
         command: command(&manifest),
+        tags: manifest.tags,
         rows: summaries.len() as u64,
         exit_code: end.map(|end| end.exit_code),
         verdict,
@@ -101,8 +116,8 @@ fn table_of<T: rows::Row>(path: &Path) -> anyhow::Result<Vec<T>> {
 
 /// The program and its command, as `profile single`.
 fn command(manifest: &Manifest) -> String {
-    let words = manifest.command.iter().take(2);
-    let name = |word: &String| Path::new(word).file_name().map(|name| name.to_string_lossy().into_owned());
+    let words = manifest.command.first().map(String::as_str).into_iter().chain(manifest.subcommand());
+    let name = |word: &str| Path::new(word).file_name().map(|name| name.to_string_lossy().into_owned());
     words.filter_map(name).collect::<Vec<_>>().join(" ")
 }
 

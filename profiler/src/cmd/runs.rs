@@ -7,7 +7,7 @@ use cli::{
     agree::{self, Consent},
     table::TableOptions,
 };
-use jobs::{folder, manifest};
+use jobs::{folder, manifest, run};
 use record::{
     manifest::Manifest,
     rows::{self, OperatorTime, Summary, Usability},
@@ -17,7 +17,11 @@ use rig::{Exit, interrupt::Interrupt, output};
 use schema::{catalog::Catalog, footprint::Footprints, units::Nanos};
 
 use super::options::{ResumeOptions, RunFormat};
-use crate::{derive::Derived, fastest, measure, operators_table, run_tables, warnings};
+use crate::{
+    derive::Derived,
+    fastest, measure, operators_table, run_tables,
+    warnings::{self, Detail},
+};
 
 /// Begins a run of a command in its directory, and measures it. The command itself began at that time.
 pub(super) fn begin(
@@ -30,7 +34,7 @@ pub(super) fn begin(
     let path = out.map_or_else(|| manifest::directory(command, manifest), Path::to_path_buf);
     // From here on, a signal ends the run in an orderly way.
     let _interrupt = Interrupt::listen().context("cannot install the signal handlers")?;
-    let run = RunDir::create(&path)?;
+    let run = run::create_resumable(&path)?;
     run.write_manifest(manifest)?;
     if !footprints.measured.is_empty() {
         run.write_footprints(footprints)?;
@@ -92,7 +96,7 @@ fn show_alone(summaries: &[Summary], options: &TableOptions) -> anyhow::Result<(
 
 /// Prints the verdict of a run, its tables and the path of its directory.
 pub(super) fn show(run: &RunDir, derived: &Derived, format: &RunFormat) -> anyhow::Result<Exit> {
-    let RunFormat { json, table } = format;
+    let RunFormat { json, table, verbose } = format;
     if let Some(usability) = usability(run, derived)? {
         let verdict = format!("verdict: {usability}");
         if *json { output::note(verdict) } else { output::print(verdict)? }
@@ -112,7 +116,8 @@ pub(super) fn show(run: &RunDir, derived: &Derived, format: &RunFormat) -> anyho
     if derived.is_of_groups() {
         tables.push(run.interference_path());
     }
-    warnings::lines(&derived.findings, &tables).iter().for_each(output::note);
-    output::note(format_args!("run: {}", run.path().display()));
+    let detail = if *verbose { Detail::EachFinding } else { Detail::EachKind };
+    warnings::lines(&derived.findings, &tables, detail).iter().for_each(output::note);
+    output::news(format_args!("run: {}", run.path().display()));
     Ok(if derived.has_failed() { Exit::SomeFailed } else { Exit::Ok })
 }

@@ -5,7 +5,7 @@ mod grid;
 use std::{path::PathBuf, time::Duration};
 
 use anyhow::bail;
-use cli::options::RunOptions;
+use cli::{heading, options::RunOptions};
 use jobs::{
     catalog_programs,
     cells::{self, Grid, Plans},
@@ -82,13 +82,13 @@ pub(super) struct Args {
     ///
     /// Each job is measured once, however many lines name it. A column `devices` has to be the number of devices of the plan; other
     /// columns have no meaning here. A table of `profile export` is such a file, too.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["jobs", "command", "cmd", "plan", "batch"])]
+    #[arg(long, help_heading = heading::JOBS, value_name = "FILE", conflicts_with_all = ["jobs", "command", "cmd", "plan", "batch"])]
     grid: Option<PathBuf>,
     /// Values for a name in braces in the commands of programs, as lr=0.1,0.01 for {lr}. May be given for several names.
     ///
     /// Each combination of values is a job, as `train lr=0.1 width=64`. It has a column vary in the tables. Names of the definition of
     /// a program are those in its [program.defaults]. {{lr}} is the text {lr}.
-    #[arg(long, value_name = "NAME=V,..")]
+    #[arg(long, help_heading = heading::JOBS, value_name = "NAME=V,..")]
     vary: Vec<VariedName>,
     /// Launches of each cell; with --ci, the smallest number.
     #[arg(short = 'n', long, value_name = "R", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
@@ -105,7 +105,7 @@ pub(super) struct Args {
     ///
     /// No other number comes from this launch. Its traces are in the folder operators/ of the run, for Perfetto, and operators.csv has
     /// the time of each operator, and the part of the time in which the device was idle. The recording begins after ten steps.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, help_heading = heading::JOBS, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     operators: Option<u32>,
     #[command(flatten)]
     run: RunOptions,
@@ -216,7 +216,8 @@ fn prepare(args: &Args) -> anyhow::Result<(Manifest, Footprints)> {
     if args.operators.is_some() {
         check_operators(&cells, &catalog, &settings)?;
     }
-    let request = RunRequest { cells, groups: Vec::new(), settings, seed: args.run.seed };
+    let request =
+        RunRequest { cells, groups: Vec::new(), settings, seed: args.run.seed, tags: args.run.tags.clone() };
     Ok((manifest::make(&catalog, request)?, estimates.footprints()))
 }
 

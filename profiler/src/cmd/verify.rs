@@ -109,7 +109,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     if args.plans && !verifies_programs {
         plans::refuse_outgrown(&catalog, &mut cells, &settings)?;
     }
-    let manifest = manifest::make(&catalog, RunRequest { cells, groups: Vec::new(), settings, seed: SEED })?;
+    let manifest = manifest::make(
+        &catalog,
+        RunRequest { cells, groups: Vec::new(), settings, seed: SEED, tags: Vec::new() },
+    )?;
     let run = RunDir::create(&args.out.clone().unwrap_or_else(|| manifest::directory("verify", &manifest)))?;
     run.write_manifest(&manifest)?;
     let bench = Bench { run: &run, manifest: &manifest, catalog: &catalog };
@@ -128,7 +131,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         print(args.json, || rows::to_json(&rows), || workloads::show(&rows, args.layout))?;
         (rows.iter().map(|row| row.verified).collect(), cost)
     };
-    output::note(format_args!("run: {}", run.path().display()));
+    output::news(format_args!("run: {}", run.path().display()));
     let missing: Vec<String> =
         manifest.cells.iter().skip(verdicts.len()).map(|cell| cell.name.clone()).collect();
     let exit = match (missing.is_empty(), verdicts.into_iter().all(|verified| verified)) {

@@ -82,6 +82,7 @@ fn source(cells: Vec<Cell>, groups: Vec<Group>, measurements: Vec<Measurement>) 
             version: "0.1.0".into(),
             git_revision: None,
             seed: 1,
+            tags: Vec::new(),
             settings: Settings { loaders: 2, ..Settings::default() },
             folder: None,
             machine: Machine { cpu: Some("a CPU".into()), cores: Some(2), ..Machine::default() },

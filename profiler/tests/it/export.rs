@@ -11,7 +11,8 @@ use record::{
     manifest::{Manifest, Scheduling},
     placement::Placement,
     rows::{
-        self, ColumnRow, Definition, ErrorKind, ExportRow, ExportStep, ProgramKind, Split, Status, dictionary,
+        self, ColumnRow, Definition, ErrorKind, ExportRow, ExportStep, Exported, ProgramKind, Split, Status,
+        dictionary,
     },
     run_dir::RunDir,
     suspension::Suspension,
@@ -53,6 +54,18 @@ fn all_launches_are_in_one_table(door: &Door) {
     assert_eq!(said.out, "", "stdout is for data that was asked for");
     assert!(said.err.contains("export: all.csv: 10 rows of 2 runs, 2 failed, 2 unsupported"), "{}", said.err);
     assert_eq!(table::<ColumnRow>(door, "all.csv.columns.csv"), dictionary::<ExportRow>());
+    let exported: Exported =
+        rows::from_json(&door.exits(0, "export one two --out all.csv --json").out).unwrap();
+    let expected = Exported {
+        table: "all.csv".into(),
+        columns: "all.csv.columns.csv".into(),
+        runs: 2,
+        rows: 10,
+        failed: Some(2),
+        unsupported: Some(2),
+        left_out: Vec::new(),
+    };
+    assert_eq!(exported, expected);
 
     let exported: Vec<ExportRow> = table(door, "all.csv");
     let measured: Vec<_> = ["one", "two"].iter().flat_map(|run| door.measurements(run)).collect();

@@ -1,6 +1,15 @@
-//! Output of `profile` for programs: readers that have ended, shells, and `man`.
+//! Output of `profile` for programs: readers that have ended, shells, `man`, and help.
 
 use std::{fs, process::Stdio};
+
+use front_door::check_help;
+
+#[test]
+fn a_short_help_fits_on_a_screen_and_names_what_the_long_one_has() {
+    let commands = check_help(&crate::door());
+    let known = ["single", "colocate", "calibrate", "program init"];
+    assert!(known.iter().all(|name| commands.iter().any(|known| known == name)), "{commands:?}");
+}
 
 #[test]
 fn a_reader_that_is_gone_ends_nothing() {

@@ -141,7 +141,7 @@ fn many_warnings_are_counted_by_kind() {
     let first = &door.measurements("r")[0].launch;
     let words = format!("warning: few-steps: 11 times, first in {first}: ");
     assert!(said.err.contains(&words), "{}", said.err);
-    let tables = "warnings: column warnings of r/measurements.csv, r/summary.csv\n";
+    let tables = "warnings: column warnings of r/measurements.csv, r/summary.csv; --verbose prints them\n";
     assert!(said.err.contains(tables), "{}", said.err);
 }
 
@@ -168,7 +168,8 @@ fn a_run_is_never_written_over() {
     let door = crate::door();
     door.exits(0, "single synthetic-sleep --device cpu:0 --steps 3 --repeats 1 --out r");
     let said = door.exits(2, "single synthetic-sleep --device cpu:0 --steps 3 --repeats 1 --out r");
-    assert!(said.err.contains("already holds a run"), "{}", said.err);
+    let remedy = "r already holds a run; name another directory, or continue this run with --resume\n";
+    assert_eq!(said.err, format!("error: {remedy}"));
 }
 
 #[test]

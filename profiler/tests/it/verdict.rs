@@ -34,6 +34,24 @@ fn a_run_beside_another_program_is_not_to_be_quoted_and_strict_says_so() {
     door.exits(0, "derive r");
 }
 
+/// The command after each of three launches fails.
+#[test]
+fn quiet_leaves_out_progress_and_verbose_prints_each_warning() {
+    let door = crate::door();
+    let run = "single --device cpu:0 --repeats 3 --cleanup false";
+    let told = door.exits(0, &format!("{run} --out told -- true"));
+    let quiet = door.exits(0, &format!("{run} --out quiet --quiet -- true"));
+    let is_news = |line: &&str| line.starts_with('[') || line.starts_with("run: ");
+    assert_eq!(told.err.lines().filter(is_news).count(), 4, "{}", told.err);
+    assert_eq!(quiet.err.lines().filter(is_news).count(), 0, "{}", quiet.err);
+    assert!(quiet.out.contains("cmd-true") && quiet.err.contains("warning: "), "{}", quiet.err);
+    let of_cleanup = |said: &Said| said.err.lines().filter(|line| line.contains("cleanup: ")).count();
+    let (kinds, each) = (door.exits(0, "derive told"), door.exits(0, "derive told -v"));
+    assert_eq!((of_cleanup(&kinds), of_cleanup(&each)), (1, 3), "{}\n{}", kinds.err, each.err);
+    let line = "warning: cleanup: 3 times, first in 0001-cmd-true-";
+    assert!(kinds.err.contains(line) && kinds.err.contains("; --verbose prints them\n"), "{}", kinds.err);
+}
+
 #[test]
 fn runs_are_listed_with_their_ends_and_verdicts() {
     let door = crate::door();
@@ -45,7 +63,10 @@ fn runs_are_listed_with_their_ends_and_verdicts() {
         "step_us = 1000, busy_percent = 0, fault = { out-of-memory = { after_steps = 2 } }",
     );
     door.exits(1, "single breaks --catalog breaks.toml --device cpu:0 --steps 20 --repeats 1 --out runs/one");
-    door.exits(0, "single synthetic-sleep --device cpu:0 --steps 40 --repeats 1 --out runs/two");
+    door.exits(
+        0,
+        "-q single synthetic-sleep --device cpu:0 --steps 40 --repeats 1 --tag base --tag slow --tag base --out runs/two",
+    );
     fs::create_dir(door.path("runs/notes")).expect("a folder that is no run");
     let listed: Vec<RunRow> = rows::from_json(&door.exits(0, "runs --json").out).expect("stdout is JSON");
     let [two, one] = &listed[..] else { panic!("the newest comes first: {listed:?}") };
@@ -54,6 +75,15 @@ fn runs_are_listed_with_their_ends_and_verdicts() {
         (&*one.run, one.exit_code, one.verdict.as_deref()),
         ("one", Some(1), Some("do not quote: no row has numbers"))
     );
+    assert_eq!((&two.tags[..], &one.tags[..]), (&["base".to_owned(), "slow".to_owned()][..], &[][..]));
+    for (words, found) in [("--tag base", 1), ("--tag base --tag slow", 1), ("", 2)] {
+        let listed: Vec<RunRow> =
+            rows::from_json(&door.exits(0, &format!("runs --json {words}")).out).unwrap();
+        assert_eq!((listed.len(), &*listed[0].run), (found, "two"), "{words}");
+    }
+    let said = door.exits(4, "runs --tag base --tag fast");
+    assert_eq!(said.err, "error: runs has no run with the tag base and fast\n");
+    assert!(door.exits(2, "runs --tag a,b").err.contains("without space or comma"));
     let verdict = two.verdict.as_deref().expect("it has a row");
     assert!(door.exits(0, "derive runs/two").out.starts_with(&format!("verdict: {verdict}\n")), "{verdict}");
     let said = door.exits(0, "runs");

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
+use record::rows::{self, WrittenReport};
 use rig::{Exit, output};
 
-use crate::{files, report::Report};
+use crate::{files, report::Report, run::Run};
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -14,6 +15,9 @@ pub(super) struct Args {
     /// The folder to write, which may hold an older report [default: report/ in the first RUN, or beside it if it is a table].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Print the path of the page and the names of its figures as JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
@@ -26,11 +30,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let progress = super::progress::of_figures(report.figures.len());
     files::write(&report, &folder, || progress.inc(1))?;
     progress.finish_and_clear();
-    for run in &report.runs {
-        for problem in &run.problems {
-            output::note(format_args!("{}: {problem}", run.name));
-        }
+    let of_run = |run: &Run| run.problems.iter().map(|problem| format!("{}: {problem}", run.name)).collect();
+    let problems: Vec<String> = report.runs.iter().flat_map(|run| -> Vec<String> { of_run(run) }).collect();
+    problems.iter().for_each(output::note);
+    let page = folder.join("index.html").display().to_string();
+    if args.json {
+        let figures = report.figures.iter().map(|placed| placed.id.clone()).collect();
+        output::print(rows::to_json(&WrittenReport { page, figures, problems }))?;
+    } else {
+        output::print(page)?;
     }
-    output::print(folder.join("index.html").display())?;
     Ok(Exit::Ok)
 }

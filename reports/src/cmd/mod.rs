@@ -15,6 +15,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use cli::{
     command_line::parse,
+    quiet::Quiet,
     shell::{Completions, Man},
 };
 use rig::{Exit, limits};
@@ -41,6 +42,8 @@ pub struct Cli {
     command: Option<Command>,
     #[command(flatten)]
     html: html::Args,
+    #[command(flatten)]
+    quiet: Quiet,
 }
 
 #[derive(Subcommand)]
@@ -62,6 +65,7 @@ enum Command {
 /// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
     let cli = parse::<Cli>();
+    cli.quiet.apply();
     // If this fails, a file that is too large ends the program.
     let _ = limits::fail_at_file_size();
     let outcome = match cli.command {

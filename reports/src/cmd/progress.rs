@@ -1,9 +1,10 @@
 //! Shows how many figures are drawn, on a terminal.
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use cli::progress;
+use indicatif::{ProgressBar, ProgressStyle};
 
 pub(super) fn of_figures(count: usize) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(Some(count as u64), ProgressDrawTarget::stderr());
+    let bar = ProgressBar::with_draw_target(Some(count as u64), progress::target());
     let style = ProgressStyle::with_template("{pos} of {len} figures {wide_bar}");
     style.map_or(bar.clone(), |style| bar.with_style(style))
 }

@@ -59,7 +59,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         written.map_err(|error| {
             Exit::InputOutput.because(format!("{} cannot be written: {error}", path.display()))
         })?;
-        output::note(format_args!("renewed: {}", path.display()));
+        output::news(format_args!("renewed: {}", path.display()));
     }
     Ok(if args.check && changed > 0 { Exit::SomeFailed } else { Exit::Ok })
 }

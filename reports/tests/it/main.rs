@@ -6,6 +6,7 @@ mod documents;
 mod durations;
 mod measured;
 mod metrics;
+mod output;
 mod paired;
 mod received;
 mod records;

@@ -10,7 +10,11 @@ use engine::{
     replay::replay,
     view::View,
 };
-use formats::decision::{Action, ClusterEvent, DeviceId, Settled, Turn};
+use formats::{
+    decision::{Action, ClusterEvent, DeviceId, Settled, Turn},
+    rows::{Explained, JobChange},
+};
+use record::rows;
 use rig::{Exit, output};
 use schema::units::Nanos;
 
@@ -35,6 +39,9 @@ pub(super) struct Args {
     /// The turn after which the job is looked at [default: the last one].
     #[arg(long, value_name = "N")]
     turn: Option<u64>,
+    /// Print the state of the job, the words of the policy and the turns as JSON.
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     yes: Yes,
 }
@@ -60,16 +67,24 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     replayed.with_context(|| not_repeated(&args.run))?;
     let view = engine.view();
     let at = turns.last().map(|turn| turn.at_ns).unwrap_or_default();
-    output::print(format_args!("after turn {turn}, at {at}: {} {}", args.job, state(&view, job, at)))?;
+    let state = state(&view, job, at);
     let mut says = if has_arrived(turns, job) { policy.explain(&view, job) } else { String::new() };
     if says.is_empty() {
         says = recorded_explanation(turns, job);
     }
+    let changes: Vec<JobChange> = turns.iter().flat_map(|turn| changes(&view, turn, job)).collect();
+    if args.json {
+        let (job, policy) = (args.job.clone(), name.clone());
+        let explained = Explained { job, policy, turn, at_ns: at, state, explanation: says, changes };
+        output::print(rows::to_json(&explained))?;
+        return Ok(Exit::Ok);
+    }
+    output::print(format_args!("after turn {turn}, at {at}: {} {state}", args.job))?;
     if !says.is_empty() {
         output::print(format_args!("{name}: {says}"))?;
     }
-    for line in turns.iter().flat_map(|turn| lines(&view, turn, job)) {
-        output::print(line)?;
+    for JobChange { turn, at_ns, what } in changes {
+        output::print(format_args!("  turn {turn} at {at_ns}: {what}"))?;
     }
     Ok(Exit::Ok)
 }
@@ -120,7 +135,7 @@ fn state(view: &View<'_>, id: JobId, at: Nanos) -> String {
 
 /// The events, actions and refusals of a turn that are of this job. An action has the explanation of the job, or else the reason of the
 /// decision.
-fn lines(view: &View<'_>, turn: &Turn, job: JobId) -> Vec<String> {
+fn changes(view: &View<'_>, turn: &Turn, job: JobId) -> Vec<JobChange> {
     let state = &view.jobs[job.0 as usize].state;
     let ends_here = matches!(state, State::Ended { at, how: Ending::ByPolicy } if *at == turn.at_ns);
     let events = turn.events.iter().filter(|happened| happened.job() == Some(job));
@@ -138,7 +153,7 @@ fn lines(view: &View<'_>, turn: &Turn, job: JobId) -> Vec<String> {
     let refused = turn.refused.iter().filter(|refused| refused.action.job() == job);
     let refused = refused.map(|refused| format!("refused to {}: {}", refused.action, refused.why));
     let all = events.chain(actions).chain(refused);
-    all.map(|line| format!("  turn {} at {}: {line}", turn.turn, turn.at_ns)).collect()
+    all.map(|what| JobChange { turn: turn.turn, at_ns: turn.at_ns, what }).collect()
 }
 
 fn event(happened: &ClusterEvent) -> String {

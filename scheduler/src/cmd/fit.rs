@@ -9,7 +9,7 @@ mod suggest;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, ensure};
-use cli::table::TableOptions;
+use cli::{heading, table::TableOptions};
 use formats::fitted::{FittedWorkload, ModelFile};
 use jobs::{plans::memory::DeviceMemory, software};
 use model::{Options, RowsLeftOut, fit_and_predict};
@@ -79,31 +79,31 @@ pub(super) struct Args {
     csv: Vec<PathBuf>,
     /// The workload of published tables as NAME[@bN] [default: by the name of the file]. Rubick's need the global batch of their rows,
     /// unless the file has the name that its authors gave to a table of this workload, such as bert.csv.
-    #[arg(long, value_name = "JOB", requires = "csv", value_parser = workload)]
+    #[arg(long, help_heading = heading::PUBLISHED, value_name = "JOB", requires = "csv", value_parser = workload)]
     workload: Option<Job>,
     /// Published parameters of Rubick's formulas (`model,k_bwd,k_sync,..`), for those of its models of which no table has rows.
     ///
     /// Their forward pass is not published: see --forward-like. Bandwidths are the assumed ones, or those of --machine.
-    #[arg(long, value_name = "FILE", requires = "csv", requires = "forward_like", conflicts_with_all = ["suggest", "curve"])]
+    #[arg(long, help_heading = heading::PUBLISHED, value_name = "FILE", requires = "csv", requires = "forward_like", conflicts_with_all = ["suggest", "curve"])]
     published: Option<PathBuf>,
     /// With --published: the workload of --csv whose forward pass takes as long for each parameter and position.
-    #[arg(long, value_name = "NAME", requires = "published")]
+    #[arg(long, help_heading = heading::PUBLISHED, value_name = "NAME", requires = "published")]
     forward_like: Option<String>,
     /// The type of the devices whose rows are used; published tables are taken to be of it [default: the type of all rows, and for
     /// published tables the devices of their authors].
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, help_heading = heading::FIT, value_name = "NAME")]
     device_type: Option<String>,
     /// The model to write, or with --suggest the table; an existing file is replaced.
     #[arg(long, value_name = "FILE", required_unless_present = "curve")]
     out: Option<PathBuf>,
     /// Choose up to K configurations to measure next, instead of writing the model to --out.
-    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, help_heading = heading::SUGGESTIONS, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
     suggest: Option<u32>,
     /// With --suggest: the largest number of devices of a suggestion [default: the largest of a node in the rows].
-    #[arg(long, value_name = "N", requires = "suggest", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, help_heading = heading::SUGGESTIONS, value_name = "N", requires = "suggest", value_parser = clap::value_parser!(u32).range(1..=1024))]
     devices: Option<u32>,
     /// With --suggest: the model to write.
-    #[arg(long, value_name = "FILE", requires = "suggest")]
+    #[arg(long, help_heading = heading::SUGGESTIONS, value_name = "FILE", requires = "suggest")]
     model_out: Option<PathBuf>,
     /// Write how errors fall while configurations of the runs are measured as --suggest says, at random, and in the order of the
     /// table; no model is written.
@@ -111,7 +111,7 @@ pub(super) struct Args {
     /// The first three configurations of each workload are drawn from the seed. After every K of --suggest (8 unless given), the
     /// formula that describes most is fitted, and the table has its errors on all configurations that are not measured yet. Twenty
     /// seeds are used, from --seed on. The cost of a row of --csv is that of five launches that start in 10 s and step for 10 s.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["out", "devices", "model_out", "held_out"])]
+    #[arg(long, help_heading = heading::SUGGESTIONS, value_name = "FILE", conflicts_with_all = ["out", "devices", "model_out", "held_out"])]
     curve: Option<PathBuf>,
     /// Fit how long jobs run instead, to a trace with lengths or the outcomes of a run. --out gets the shapes of the additive model.
     ///
@@ -129,24 +129,24 @@ pub(super) struct Args {
     ///
     /// With such a model a policy never picks a plan whose time is a guess, and neither does a simulation whose truth it is. Workloads
     /// of --published have no rows, and are predicted on up to 8 devices, and under ZeRO for stage 2.
-    #[arg(long, conflicts_with_all = ["suggest", "curve"])]
+    #[arg(long, help_heading = heading::FIT, conflicts_with_all = ["suggest", "curve"])]
     within_rows: bool,
     /// The share of the configurations that the held-out errors are of. The others are fitted to.
-    #[arg(long, value_name = "SHARE", default_value_t = 0.5, value_parser = share)]
+    #[arg(long, help_heading = heading::FIT, value_name = "SHARE", default_value_t = 0.5, value_parser = share)]
     held_out: f64,
     /// Seed of the starting points of fits, and of the choice of held-out configurations.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, help_heading = heading::FIT, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// What `profile calibrate` has measured of the machine of the rows. Its bandwidths replace what is otherwise assumed.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = heading::FIT, value_name = "FILE")]
     machine: Option<PathBuf>,
     /// A file with additional workloads and programs.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = heading::FIT, value_name = "FILE")]
     catalog: Vec<PathBuf>,
     #[command(flatten)]
     format: Format,
     /// Print the errors of every formula by kind of plan, and all parameters; of slowdowns the terms, and the errors by contention, too.
-    #[arg(long, conflicts_with_all = ["json", "suggest", "curve", "duration", "columns"])]
+    #[arg(short, long, help_heading = heading::PRINTED, conflicts_with_all = ["json", "suggest", "curve", "duration", "columns"])]
     verbose: bool,
 }
 
@@ -259,7 +259,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             }
         }
     }
-    output::note(format_args!(
+    output::news(format_args!(
         "fit: {}: {} workloads on {}",
         out.display(),
         file.workloads.len(),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
+use cli::heading;
 use engine::job::JobRequest;
 use record::manifest::{FastForward, Scheduling};
 use statistics::interval::MIN_STEPS;
@@ -15,14 +16,14 @@ pub(super) struct ForwardOptions {
     ///
     /// Each launch executes its first steps, a window for each set of jobs that run at the same time, its checkpoints and its last
     /// steps. Reports and outcomes count skipped steps as done, and skips.csv and the column steps_skipped have them.
-    #[arg(long)]
+    #[arg(long, help_heading = heading::FAST_FORWARD)]
     fast_forward: bool,
     /// The least time and number of steps of a window of each job before steps are skipped.
-    #[arg(long, value_name = "TIME[,STEPS]", default_value = "2s,30", value_parser = window, requires = "fast_forward")]
+    #[arg(long, help_heading = heading::FAST_FORWARD, value_name = "TIME[,STEPS]", default_value = "2s,30", value_parser = window, requires = "fast_forward")]
     fast_forward_window: Window,
     /// The largest error of the mean step time of a window, in percent: half of its 95 % interval. Steps of a job that is less
     /// steady are executed.
-    #[arg(long, value_name = "PERCENT", default_value_t = 2.0, value_parser = positive, requires = "fast_forward")]
+    #[arg(long, help_heading = heading::FAST_FORWARD, value_name = "PERCENT", default_value_t = 2.0, value_parser = positive, requires = "fast_forward")]
     fast_forward_error: f64,
 }
 

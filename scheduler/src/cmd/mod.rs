@@ -23,10 +23,11 @@ use cli::{
     agree::{Consent, Yes},
     command_line::parse,
     progress,
+    quiet::Quiet,
     shell::{Completions, Man},
 };
 use formats::decision::{self, Turn};
-use indicatif::{ProgressBar, ProgressFinish};
+use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use record::{manifest::Manifest, run_dir::RunDir};
 use rig::{Exit, interrupt, limits};
 
@@ -51,6 +52,8 @@ use crate::{
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
+    #[command(flatten)]
+    quiet: Quiet,
 }
 
 #[derive(Subcommand)]
@@ -79,7 +82,8 @@ enum Command {
 
 /// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
-    let command = parse::<Cli>().command;
+    let Cli { command, quiet } = parse();
+    quiet.apply();
     // If this fails, a signal still ends the program, but without a message.
     let _ = interrupt::listen_early();
     // If this fails, a file that is too large ends the program.
@@ -150,7 +154,11 @@ fn consent(yes: &Yes, manifest: &Manifest) -> anyhow::Result<Consent> {
 
 /// Shows a spinner with a message on a terminal until it is dropped.
 fn busy(with: String) -> ProgressBar {
-    let spinner = ProgressBar::new_spinner().with_message(with).with_finish(ProgressFinish::AndClear);
+    let spinner = ProgressBar::with_draw_target(None, progress::target());
+    let spinner = spinner
+        .with_style(ProgressStyle::default_spinner())
+        .with_message(with)
+        .with_finish(ProgressFinish::AndClear);
     progress::tick(&spinner);
     spinner
 }

@@ -56,6 +56,11 @@ impl TypedValueParser for PolicyNames {
     }
 }
 
+/// The help of `--policy` in `-h`: `this`, and where the names are.
+pub(super) fn short_help(this: &str) -> String {
+    format!("{this}, such as srtf; `sched policies` lists all")
+}
+
 /// The help of `--policy`: `this`, and the names of all policies.
 pub(super) fn help(this: &str) -> String {
     let names: Vec<&str> = policy::names().collect();

@@ -9,6 +9,8 @@ use engine::{
     cluster::ClusterError,
     replay::{self, Difference},
 };
+use formats::rows::Replayed;
+use record::rows;
 use rig::{Exit, output};
 
 /// Make the decisions of a run again, and compare each turn.
@@ -21,6 +23,9 @@ use rig::{Exit, output};
 pub(super) struct Args {
     /// Directory of a run of `sched run`, or of `sched sim --out`.
     run: PathBuf,
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     yes: Yes,
 }
@@ -33,15 +38,18 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let busy = busy(format!("deciding {} turns again", turns.len()));
     let compared = replay::replay(&mut inputs.engine(), &mut *policy, &turns);
     drop(busy);
-    match compared {
-        Ok(()) => {
-            output::print(format_args!("{name}: {} turns, every decision as it was recorded", turns.len()))?;
-            Ok(Exit::Ok)
-        }
-        Err(ClusterError::Other(error)) if error.is::<Difference>() => {
-            output::print(format_args!("{name}: {error}"))?;
-            Ok(Exit::SomeFailed)
-        }
-        Err(error) => Err(anyhow::Error::from(error).context(not_repeated(&args.run))),
+    let first_difference = match compared {
+        Ok(()) => None,
+        Err(ClusterError::Other(error)) if error.is::<Difference>() => Some(error.to_string()),
+        Err(error) => return Err(anyhow::Error::from(error).context(not_repeated(&args.run))),
+    };
+    let exit = if first_difference.is_none() { Exit::Ok } else { Exit::SomeFailed };
+    if args.json {
+        let replayed = Replayed { policy: name.clone(), turns: turns.len() as u64, first_difference };
+        output::print(rows::to_json(&replayed))?;
+    } else {
+        let same = || format!("{} turns, every decision as it was recorded", turns.len());
+        output::print(format_args!("{name}: {}", first_difference.unwrap_or_else(same)))?;
     }
+    Ok(exit)
 }

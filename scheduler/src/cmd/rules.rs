@@ -3,6 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use anyhow::ensure;
+use cli::heading;
 use model::switch_costs::Named;
 use record::{
     manifest::{Scheduling, SizeOfError},
@@ -17,14 +18,15 @@ use crate::sources::{Source, Sources};
 /// The measurements of jobs and switches, and the settings for all jobs.
 #[derive(clap::Args)]
 pub(super) struct Rules {
-    /// A run of `profile` that measured the jobs, alone or together. Policies and predictions use its step times. Repeatable: a
-    /// step time alone is the geometric mean over the measurements that began within 15 minutes of the newest, and a slowdown of
+    /// A run of `profile` that measured the jobs, alone or together. Policies and predictions use its step times. Repeatable.
+    ///
+    /// A step time alone is the geometric mean over the measurements that began within 15 minutes of the newest, and a slowdown of
     /// jobs together is that over all measurements.
     #[arg(long, value_name = "RUN")]
     pub(super) table: Vec<PathBuf>,
-    /// What the policy believes of step times: `tables`, which is the default, `trace`, runs of `profile`, or fitted models.
+    /// What the policy believes of step times [default: tables].
     ///
-    /// tables: those of --table. trace: the step times of the trace alone. Otherwise directories of runs of `profile` and models of
+    /// tables: the step times of --table. trace: the step times of the trace alone. Otherwise directories of runs of `profile` and models of
     /// `sched fit` (MODEL.json), separated by commas. Where the tables have no row of a job alone, the first fitted model that has an
     /// answer gives its time, and then the trace, for the plan and the devices that it asks for. Slowdowns of jobs together come from
     /// tables, and then from models that were fitted to some. Fitted models alone follow the tables of --table; `trace,MODEL.json` leaves those out.
@@ -34,41 +36,42 @@ pub(super) struct Rules {
     ///
     /// A job that reports 20 steps or more while it has its devices for itself is an observation. The journal has the version of the
     /// model at each turn.
-    #[arg(long)]
+    #[arg(long, help_heading = heading::BELIEFS)]
     pub(super) refit: bool,
     /// Take fitted models for the devices of the cluster, though they were fitted to devices of another type.
-    #[arg(long)]
+    #[arg(long, help_heading = heading::BELIEFS)]
     any_device: bool,
     /// Random errors of what the policy believes, as SIGMA[:BIAS]: each prediction is multiplied by a log-normal factor.
     ///
     /// The factor is drawn once for each job, plan, number and type of devices, and has this standard deviation and this mean on
     /// the log scale: 0.2 makes two thirds of the predictions right within 20 %, and 0:0.7 makes all of them twice as long.
-    #[arg(long, value_name = "SIGMA[:BIAS]", value_parser = size_of_error)]
+    #[arg(long, help_heading = heading::BELIEFS, value_name = "SIGMA[:BIAS]", value_parser = size_of_error)]
     belief_error: Option<SizeOfError>,
     /// The step time of a job on more nodes than it needs, over that on the fewest, where no table has it; 1 for full speed.
-    #[arg(long, value_name = "FACTOR", value_parser = super::positive)]
+    #[arg(long, help_heading = heading::BELIEFS, value_name = "FACTOR", value_parser = super::positive)]
     spread_slowdown: Option<f64>,
     /// An earlier run of the same users' jobs, from which the policy may learn: a trace with the lengths of its jobs, or the
     /// outcomes.csv of a run of `sched`.
     ///
     /// Policies are shown the names of its jobs, users, recurring jobs, workloads, devices, dates and durations. `qssf`,
     /// `gittins`, `lucid` and programs learn from them.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = heading::BELIEFS, value_name = "FILE")]
     pub(super) history: Option<PathBuf>,
     /// The costs of switches that `profile calibrate` has measured.
     #[arg(long, value_name = "FILE")]
     pub(super) machine: Option<PathBuf>,
-    /// The cost of a restart after a stop or a resumption after a pause, for jobs without a measurement. `40s,9:60s` is 40 s, and
-    /// 60 s from 9 devices on.
+    /// The cost of a restart after a stop or a resumption after a pause, for jobs without a measurement.
+    ///
+    /// `40s,9:60s` is 40 s, and 60 s from 9 devices on.
     #[arg(long, value_name = "TIME[,DEVICES:TIME..]")]
     pub(super) switch_cost: Option<Named>,
     /// The cost of a resumption after a pause, for jobs without a measurement [default: that of --switch-cost]. A job that is paused keeps
     /// its process, so that it goes on sooner than one that is started again.
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, requires = "switch_cost")]
+    #[arg(long, help_heading = heading::SWITCHES, value_name = "TIME", value_parser = humantime::parse_duration, requires = "switch_cost")]
     pub(super) resume_cost: Option<Duration>,
     /// The cost of the first start of a job, if --machine and the tables lack it [default: 0s]. The lengths of jobs in published
     /// traces include the start.
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, requires = "switch_cost")]
+    #[arg(long, help_heading = heading::SWITCHES, value_name = "TIME", value_parser = humantime::parse_duration, requires = "switch_cost")]
     pub(super) start_cost: Option<Duration>,
     /// The number of simulations with drawn times, from which predictions have 95 % intervals.
     ///
@@ -79,14 +82,14 @@ pub(super) struct Rules {
     /// The interval between checkpoints of each job that trains [default: a checkpoint only when a job is stopped].
     ///
     /// A job that fails is started again from its last checkpoint, and so are the jobs of a run that is resumed.
-    #[arg(long, value_name = "TIME", value_parser = above_zero)]
+    #[arg(long, help_heading = heading::RULES, value_name = "TIME", value_parser = above_zero)]
     checkpoint_every: Option<Duration>,
     /// The nodes on which a policy places a job: `consolidated` or `spread`.
     ///
     /// Consolidated: a job waits for the smallest number of nodes that can hold it. That is one node if the job is not larger than
     /// a node, and else whole nodes and, for the rest, a part of one more. Spread: a job starts as soon as enough devices of one
     /// type are free, on any nodes.
-    #[arg(long, value_name = "PLACEMENT", default_value_t = Placement::Consolidated)]
+    #[arg(long, help_heading = heading::RULES, value_name = "PLACEMENT", default_value_t = Placement::Consolidated)]
     placement: Placement,
     /// How jobs share a device.
     ///
@@ -101,13 +104,13 @@ pub(super) struct Rules {
     /// step-gate: a job is held at the boundary of a step, and its memory stays on the device. pause: its tensors are moved to the
     /// memory of the host as well. checkpoint: a job is stopped with a checkpoint and started again from it; pauses are refused.
     /// cuda-checkpoint: a job is held, and NVIDIA's program of this name moves all of its device memory to the host.
-    #[arg(long, value_name = "WORD", default_value_t = Suspension::default())]
+    #[arg(long, help_heading = heading::RULES, value_name = "WORD", default_value_t = Suspension::default())]
     pub(super) suspend: Suspension,
     /// The maximum number of jobs on a device [default: 2, and 1 with --sharing alone].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, help_heading = heading::RULES, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     jobs_per_device: Option<u32>,
     /// The maximum number of times that a failed job is started again.
-    #[arg(long, value_name = "N", default_value_t = 2)]
+    #[arg(long, help_heading = heading::RULES, value_name = "N", default_value_t = 2)]
     retries: u32,
 }
 

@@ -8,6 +8,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use cli::{
     agree::{self, Consent, Yes},
+    heading,
     options::{HEARTBEAT, RunOptions},
     table::{self, TableOptions},
 };
@@ -72,7 +73,7 @@ pub(super) struct Args {
     /// The trace: jobs and their arrivals in a CSV file, as `sched trace` writes it.
     #[arg(value_name = "TRACE", required_unless_present = "resume")]
     trace: Option<PathBuf>,
-    #[arg(long, value_name = "POLICY", required_unless_present = "resume", help = policies::help("The policy"))]
+    #[arg(long, value_name = "POLICY", required_unless_present = "resume", help = policies::short_help("The policy"), long_help = policies::help("The policy"))]
     #[arg(value_parser = PolicyNames, hide_possible_values = true)]
     policy: Option<String>,
     #[command(flatten)]
@@ -82,7 +83,7 @@ pub(super) struct Args {
     #[command(flatten)]
     forward: ForwardOptions,
     /// The interval between reports of each job's progress to the policy.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = above_zero)]
+    #[arg(long, help_heading = heading::RUN, value_name = "TIME", default_value = "10s", value_parser = above_zero)]
     progress_every: Duration,
     /// Continue a run whose scheduler was ended or has died.
     ///
@@ -125,7 +126,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         }
         (None, ..) => bail!("name a trace and a policy, or a run with --resume"),
     };
-    output::note(format_args!("watch it with: report serve {}", run.path().display()));
+    output::news(format_args!("watch it with: report serve {}", run.path().display()));
     let ended = online::conduct(&run, &consent)?;
     if args.json {
         output::print(rows::to_json(&ended.outcomes))?;
@@ -133,12 +134,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         show(&ended.outcomes, &args.table)?;
     }
     if let Some(forwarded) = &ended.forwarded {
-        output::note(skipped(forwarded, &ended.outcomes));
+        output::news(skipped(forwarded, &ended.outcomes));
     }
     if let Some(times) = ended.decision_times {
-        output::note(times);
+        output::news(times);
     }
-    output::note(format_args!("run: {}", run.path().display()));
+    output::news(format_args!("run: {}", run.path().display()));
     if ended.exit == Exit::Interrupted {
         output::note(format_args!("go on with: sched run --resume {}", run.path().display()));
     }
@@ -174,7 +175,7 @@ fn begin(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<(RunDir, Con
     let path = args.run.out.clone().unwrap_or_else(|| manifest::directory("sched", &inputs.manifest));
     // From here on a signal does not end the program at once, so that no file of the run is cut off.
     let _interrupt = Interrupt::listen().context("cannot install the signal handlers")?;
-    let run = RunDir::create(&path)?;
+    let run = run::create_resumable(&path)?;
     online::keep_inputs(&run, &files)?;
     match &predicted {
         Some(predicted) => {
@@ -212,7 +213,8 @@ fn manifest(trace: &Path, policy: &str, args: &Args) -> anyhow::Result<(Manifest
         Ok(Cell { sharing: sharing.clone(), ..cell(job, &catalog, &pool, &mut estimates)? })
     };
     let cells = jobs.iter().map(cell).collect::<anyhow::Result<_>>()?;
-    let request = RunRequest { cells, groups: Vec::new(), settings, seed: args.run.seed };
+    let request =
+        RunRequest { cells, groups: Vec::new(), settings, seed: args.run.seed, tags: args.run.tags.clone() };
     let mut manifest = manifest::make_for("sched", &pool, &catalog, request)?;
     online::by_type(&mut manifest.devices);
     if policy::resizes(policy) {

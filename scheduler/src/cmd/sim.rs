@@ -15,6 +15,8 @@ use anyhow::{Context as _, ensure};
 use clap::ArgGroup;
 use cli::{
     agree::Consent,
+    heading,
+    options::tag,
     table::{self, TableLayout, TableOptions},
 };
 use engine::{
@@ -83,7 +85,8 @@ const MOST_JOBS_OF_A_JOURNAL: usize = 100_000;
 pub(super) struct Args {
     /// The trace: jobs and their arrivals in a CSV file, as `sched trace` writes it.
     trace: PathBuf,
-    #[arg(long, value_name = "POLICY,..", required = true, help = super::policies::help(
+    #[arg(long, value_name = "POLICY,..", required = true, help = super::policies::short_help("The policies, separated by commas"))]
+    #[arg(long_help = super::policies::help(
         "The policies, separated by commas; a policy that is a program needs a --policy of its own"
     ))]
     #[arg(value_parser = PolicyNames, hide_possible_values = true)]
@@ -102,34 +105,37 @@ pub(super) struct Args {
     rules: Rules,
     /// The step times of the simulated cluster: `tables`, which is the default, `trace`, runs of `profile`, or fitted models, as for
     /// --model.
-    #[arg(long, value_name = "SOURCE,..")]
+    #[arg(long, help_heading = heading::BELIEFS, value_name = "SOURCE,..")]
     truth: Option<Source>,
     /// A file with additional workloads and programs.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = heading::JOBS, value_name = "FILE")]
     catalog: Vec<PathBuf>,
     /// The standard deviation of the step times of launches in percent; each launch is faster or slower by a random factor.
-    #[arg(long, value_name = "PERCENT", default_value_t = 0.0, value_parser = percent)]
+    #[arg(long, help_heading = heading::CHANCE, value_name = "PERCENT", default_value_t = 0.0, value_parser = percent)]
     noise: f64,
     /// The mean time between failures of a device. Times are drawn from an exponential distribution.
-    #[arg(long, value_name = "TIME", value_parser = above_zero, requires = "device_repair_time")]
+    #[arg(long, help_heading = heading::CHANCE, value_name = "TIME", value_parser = above_zero, requires = "device_repair_time")]
     device_mtbf: Option<Duration>,
     /// The mean time from the failure of a device to its return.
-    #[arg(long, value_name = "TIME", value_parser = above_zero, requires = "device_mtbf")]
+    #[arg(long, help_heading = heading::CHANCE, value_name = "TIME", value_parser = above_zero, requires = "device_mtbf")]
     device_repair_time: Option<Duration>,
     /// The mean running time of a job between crashes of its own.
-    #[arg(long, value_name = "TIME", value_parser = above_zero)]
+    #[arg(long, help_heading = heading::CHANCE, value_name = "TIME", value_parser = above_zero)]
     job_mtbf: Option<Duration>,
     /// The interval between reports of each job's progress to the policy [default: a report only when a switch ends].
-    #[arg(long, value_name = "TIME", value_parser = above_zero)]
+    #[arg(long, help_heading = heading::RUN, value_name = "TIME", value_parser = above_zero)]
     progress_every: Option<Duration>,
     /// The seed of all random numbers.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, help_heading = heading::CHANCE, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Directory for the run; with several policies, for a folder named after each.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// A word to find the run by, such as baseline. May be given several times. It is in the manifest and on the page.
+    #[arg(long = "tag", value_name = "WORD", help_heading = heading::RUN, value_parser = tag, requires = "out")]
+    tags: Vec<String>,
     /// Write decisions.jsonl of more than 100,000 jobs, too.
-    #[arg(long, requires = "out")]
+    #[arg(long, help_heading = heading::RUN, requires = "out")]
     journal: bool,
     /// Print the table as JSON.
     #[arg(long)]
@@ -222,7 +228,13 @@ fn manifest(args: &Args, policy: &str, sources: &mut Sources) -> anyhow::Result<
         false => pool::resolve(&args.device, None)?,
     };
     let settings = Settings { catalogs: args.catalog.clone(), heartbeat_s: None, ..Settings::default() };
-    let request = RunRequest { cells: Vec::new(), groups: Vec::new(), settings, seed: args.seed };
+    let request = RunRequest {
+        cells: Vec::new(),
+        groups: Vec::new(),
+        settings,
+        seed: args.seed,
+        tags: args.tags.clone(),
+    };
     let mut manifest = manifest::make_for("sched", &pool, &catalog, request)?;
     online::by_type(&mut manifest.devices);
     let truth = sources.of(&args.truth.clone().unwrap_or_default());
@@ -306,7 +318,7 @@ fn simulate(
         }
         let exit = if is_whole { Exit::Ok } else { Exit::SomeFailed };
         run::write_end(&run, exit, failed, observed, SamplerCost::default())?;
-        output::note(format_args!("run: {}", run.path().display()));
+        output::news(format_args!("run: {}", run.path().display()));
     }
     let drawn = totals_of_draws(&draws.rows);
     let totals = tally.totals("", inputs.topology.devices());

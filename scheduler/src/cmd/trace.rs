@@ -11,7 +11,11 @@ use std::{
 };
 
 use clap::Subcommand;
-use formats::trace::{self, Trace, TraceRow};
+use formats::{
+    rows::WrittenTrace,
+    trace::{self, Trace, TraceRow},
+};
+use record::rows;
 use rig::{Exit, output};
 
 use super::positive;
@@ -62,6 +66,9 @@ struct Shaped {
     /// The file to write; an existing file is replaced [default: standard output].
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Print the file and its number of jobs as JSON.
+    #[arg(long, requires = "out")]
+    json: bool,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
@@ -113,8 +120,8 @@ impl Shaped {
         }))
     }
 
-    /// Writes the rows.
-    fn write(&self, rows: impl Iterator<Item = TraceRow>) -> anyhow::Result<Exit> {
+    /// Writes the rows. `left_out` has the reasons why rows of the imported files are left out.
+    fn write(&self, rows: impl Iterator<Item = TraceRow>, left_out: Vec<String>) -> anyhow::Result<Exit> {
         let mut text = Vec::new();
         trace::write(&mut text, rows)?;
         let mut jobs = 0;
@@ -126,7 +133,13 @@ impl Shaped {
         match &self.out {
             Some(path) => {
                 trace::replace(path, &text)?;
-                output::note(format_args!("trace: {}: {jobs} jobs", path.display()));
+                let trace = path.display();
+                if self.json {
+                    let written = WrittenTrace { trace: trace.to_string(), jobs, left_out };
+                    output::print(rows::to_json(&written))?;
+                } else {
+                    output::news(format_args!("trace: {trace}: {jobs} jobs"));
+                }
             }
             None => output::print_with(|stdout| stdout.write_all(&text))?,
         }

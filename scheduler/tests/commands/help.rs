@@ -1,6 +1,6 @@
 //! The examples in the help of each command work.
 
-use front_door::Door;
+use front_door::{Door, check_help};
 
 /// Examples in the help of a command, without the name of the program.
 fn examples(door: &Door, command: &str) -> Vec<String> {
@@ -9,6 +9,14 @@ fn examples(door: &Door, command: &str) -> Vec<String> {
     let words = words.join(" ");
     let examples = words.split("Example: `").skip(1).filter_map(|rest| rest.split_once('`'));
     examples.map(|(example, _)| example.trim_start_matches("sched ").to_owned()).collect()
+}
+
+#[test]
+fn a_short_help_fits_on_a_screen_and_names_what_the_long_one_has() {
+    let commands = check_help(&crate::door());
+    assert!(
+        ["run", "sim", "fit", "trace make"].iter().all(|name| commands.iter().any(|known| known == name))
+    );
 }
 
 /// Commands in the order of a user's work, except those that need runs of `profile` or other files.

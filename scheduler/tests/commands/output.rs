@@ -5,8 +5,10 @@ use std::{
     process::{Command, Stdio},
 };
 
+use formats::rows::{Explained, JobChange, Replayed, WrittenTrace};
 use front_door::Said;
-use record::rows::Status;
+use record::rows::{self, Status};
+use schema::units::Nanos;
 
 use crate::run::{ON_TWO, door_to_two, outcomes};
 
@@ -30,6 +32,31 @@ fn a_reader_that_is_gone_ends_nothing() {
     drop((child.stdout.take(), child.stderr.take()));
     assert_eq!(child.wait().expect("it is ours").code(), Some(0));
     assert!(outcomes(&run).iter().all(|row| row.status == Status::Ok));
+}
+
+/// Two jobs of 30 and 10 s on one device, of which the second waits for the first.
+#[test]
+fn programs_are_told_what_people_are() {
+    let door = crate::door();
+    let trace = "name,submit_s,job,steps,step_ns\nlong,0,any,300,100000000\nshort,0,any,100,100000000\n";
+    door.write("t.csv", trace);
+    door.exits(0, "sim t.csv --policy fifo --cluster 1x1 --switch-cost 0s --out r --quiet");
+    let replayed: Replayed = rows::from_json(&door.exits(0, "replay r --json").out).unwrap();
+    assert_eq!((&*replayed.policy, replayed.first_difference), ("fifo", None));
+    assert_eq!(replayed.turns.to_string(), door.exits(0, "replay r").out.split(' ').nth(1).unwrap());
+
+    let explained: Explained = rows::from_json(&door.exits(0, "explain r short --json").out).unwrap();
+    assert_eq!((explained.at_ns, &*explained.state), (Nanos(40_000_000_000), "ended at 40.0 s"));
+    let JobChange { at_ns, what, .. } = explained.changes.last().expect("it has ended");
+    assert_eq!((*at_ns, &**what), (Nanos(40_000_000_000), "finished after 100 steps"));
+    let starts: Vec<_> =
+        explained.changes.iter().filter(|change| change.what.starts_with("start on ")).collect();
+    assert!(starts.len() == 1 && starts[0].at_ns == Nanos(30_000_000_000), "{starts:?}");
+
+    let made = door.exits(0, &format!("{MAKE} --out t.csv --json"));
+    let made: WrittenTrace = rows::from_json(&made.out).unwrap();
+    assert_eq!(made, WrittenTrace { trace: "t.csv".into(), jobs: 3000, left_out: Vec::new() });
+    assert!(door.exits(2, &format!("{MAKE} --json")).err.contains("--out <FILE>"));
 }
 
 #[test]

@@ -124,7 +124,11 @@ fn jobs_of_a_trace_run_and_stand_beside_what_was_predicted() {
     let replayed = door.exits(0, "replay r");
     assert!(replayed.out.contains("every decision as it was recorded"), "{}", replayed.out);
     let again = door.exits(2, &format!("run trace.csv --policy srtf {ON_TWO}"));
-    assert!(again.err.contains("already holds a run"), "{}", again.err);
+    let remedy = "r already holds a run; name another directory, or continue this run with --resume\n";
+    assert!(again.err.ends_with(remedy), "{}", again.err);
+    let sim = "sim trace.csv --policy srtf --cluster 1x2 --switch-cost 1s --catalog catalog.toml --out r";
+    let again = door.exits(2, sim);
+    assert!(again.err.ends_with("r already holds a run; name another directory\n"), "{}", again.err);
 }
 
 #[test]

@@ -356,6 +356,7 @@ fn manifest(jobs: &[Wanted]) -> Manifest {
         version: "0".into(),
         git_revision: None,
         seed: 1,
+        tags: Vec::new(),
         settings: Settings {
             heartbeat_s: Some(heartbeat.as_secs_f64()),
             memory_bytes: Some(100_000_000),

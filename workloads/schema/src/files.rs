@@ -23,7 +23,7 @@ pub enum RunError {
     Write { file: PathBuf, cause: io::Error },
     #[error("{} is no run: it has no manifest.toml", dir.display())]
     NoRun { dir: PathBuf },
-    #[error("{} already holds a run; name another directory, or continue it with --resume", dir.display())]
+    #[error("{} already holds a run; name another directory", dir.display())]
     Exists { dir: PathBuf },
     #[error(
         "{} already holds {}; a new run begins in a new or an empty directory, so that no file of yours is replaced; name another",

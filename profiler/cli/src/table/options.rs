@@ -3,6 +3,7 @@
 use rig::{Exit, output};
 
 use super::{MayLeaveOut, Table, headless, width};
+use crate::heading;
 
 /// How all tables of a command are printed.
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
@@ -12,10 +13,10 @@ pub struct TableLayout {
     ///
     /// Otherwise a table is as wide as the terminal at most, or without one as the number in the variable COLUMNS, or 80: long texts are
     /// broken into lines, and columns on the right are left out and named below it.
-    #[arg(long, conflicts_with = "vertical")]
+    #[arg(long, help_heading = heading::PRINTED, conflicts_with = "vertical")]
     wide: bool,
     /// Print each row of tables as a block, with a line for each column.
-    #[arg(long)]
+    #[arg(long, help_heading = heading::PRINTED)]
     vertical: bool,
 }
 
@@ -42,7 +43,7 @@ impl TableLayout {
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct TableOptions {
     /// The columns of the first table to print, in this order, by their names in the header.
-    #[arg(long, value_name = "NAME,..", value_delimiter = ',', conflicts_with = "json")]
+    #[arg(long, help_heading = heading::PRINTED, value_name = "NAME,..", value_delimiter = ',', conflicts_with = "json")]
     columns: Vec<String>,
     #[command(flatten)]
     layout: TableLayout,

@@ -46,12 +46,39 @@ pub struct RunRow {
     pub started_utc: String,
     /// The program and its command, as `profile single`.
     pub command: String,
+    /// Words of `--tag`.
+    pub tags: Vec<String>,
     /// Rows of summary.csv.
     pub rows: u64,
     /// Absent if the run has no end: it goes on, or was killed.
     pub exit_code: Option<u8>,
     /// Whether the numbers may be quoted, in words; absent without rows.
     pub verdict: Option<String>,
+}
+
+/// `profile export`: what was written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exported {
+    pub table: String,
+    /// The data dictionary.
+    pub columns: String,
+    pub runs: u64,
+    pub rows: u64,
+    /// The rows of failed launches and of jobs that could not run; absent with `--steps`.
+    pub failed: Option<u64>,
+    pub unsupported: Option<u64>,
+    /// Why runs were left out, a sentence each.
+    pub left_out: Vec<String>,
+}
+
+/// `report RUN..`: what was written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WrittenReport {
+    pub page: String,
+    /// The names of the files in `figures/`, without their endings.
+    pub figures: Vec<String>,
+    /// What could not be read, a sentence each.
+    pub problems: Vec<String>,
 }
 
 /// `profile verify`: one row per workload.

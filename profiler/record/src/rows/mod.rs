@@ -38,8 +38,8 @@ pub use interference::{Curve, Interference, Side};
 pub use job_table::{JobRow, JobTable};
 pub use labels::{Arithmetic, ErrorKind, Status, Warning, Warnings};
 pub use listing::{
-    Direction, DoctorRow, Health, Load, OverheadRow, PlanRow, ProgramCheck, ReadingRow, RunRow, TransferRow,
-    VerifyPlanRow, VerifyProgramRow, VerifyRow,
+    Direction, DoctorRow, Exported, Health, Load, OverheadRow, PlanRow, ProgramCheck, ReadingRow, RunRow,
+    TransferRow, VerifyPlanRow, VerifyProgramRow, VerifyRow, WrittenReport,
 };
 pub use measurement::Measurement;
 pub use operator_time::OperatorTime;

@@ -39,6 +39,7 @@ fn manifest(text: &str, number: f64, seed: u64) -> Manifest {
         version: "0.1.0".into(),
         git_revision: Some(text.into()),
         seed,
+        tags: Vec::new(),
         settings: Settings {
             repeats: 3,
             seconds: Some(number),

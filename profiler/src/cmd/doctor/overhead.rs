@@ -40,7 +40,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             row.harness_cpu_us_per_s as f64 / 1e3,
         ))?;
     }
-    output::note(format_args!("run: {}", trial.run.path().display()));
+    output::news(format_args!("run: {}", trial.run.path().display()));
     Ok(Exit::Ok)
 }
 

@@ -43,7 +43,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     } else {
         show(&rows, args.layout)?;
     }
-    output::note(format_args!("run: {}", trial.run.path().display()));
+    output::news(format_args!("run: {}", trial.run.path().display()));
     Ok(Exit::Ok)
 }
 

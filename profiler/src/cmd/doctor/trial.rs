@@ -44,7 +44,7 @@ pub(super) fn begin(job: Option<&Job>, device: Option<&Device>, out: Option<&Pat
     }
     let manifest = manifest::make(
         &catalog,
-        RunRequest { cells, groups: Vec::new(), settings: Settings::default(), seed: 1 },
+        RunRequest { cells, groups: Vec::new(), settings: Settings::default(), seed: 1, tags: Vec::new() },
     )?;
     let run =
         RunDir::create(&out.map_or_else(|| manifest::directory("doctor", &manifest), Path::to_path_buf))?;

@@ -12,6 +12,7 @@ mod policy;
 mod skip;
 mod suggestion;
 mod together;
+mod told;
 mod totals;
 
 pub use best_plan::{BestPlan, MemorySource, RankBy};
@@ -29,4 +30,5 @@ pub use policy::{PolicyRow, SettingRow};
 pub use skip::{Skip, skipped_ns};
 pub use suggestion::{CurvePoint, MeasuringOrder, Suggestion};
 pub use together::TogetherRow;
+pub use told::{Explained, JobChange, Replayed, WrittenTrace};
 pub use totals::{DecisionTimes, Totals};

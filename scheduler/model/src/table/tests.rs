@@ -51,6 +51,7 @@ fn manifest() -> Manifest {
         version: String::new(),
         git_revision: None,
         seed: 1,
+        tags: Vec::new(),
         settings: Settings::default(),
         folder: None,
         machine: Machine::default(),

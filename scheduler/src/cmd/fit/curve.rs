@@ -65,7 +65,7 @@ pub(super) fn run(
         true => output::print(rows::to_json(&points))?,
         false => show(&curve, &points, &format.table)?,
     }
-    output::note(format_args!("fit: {}: {} points", out.display(), points.len()));
+    output::news(format_args!("fit: {}: {} points", out.display(), points.len()));
     Ok(Exit::Ok)
 }
 

@@ -78,7 +78,7 @@ pub(super) fn run(
             load.map_or(Ok(()), output::print)?;
         }
     }
-    output::note(format_args!(
+    output::news(format_args!(
         "fit: {}: {} values of shapes, fitted to {} jobs in {:.2} s",
         out.display(),
         shapes.len(),

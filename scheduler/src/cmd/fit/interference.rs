@@ -52,7 +52,7 @@ pub(super) fn run(together: &MeasuredTogether, args: &Args, catalog: &Catalog) -
         (false, Some(interference)) => show(interference, args.verbose, &args.format.table)?,
     }
     let jobs = together.jobs.len();
-    output::note(format_args!("fit: {}: {jobs} jobs on {}", out.display(), file.device_type));
+    output::news(format_args!("fit: {}: {jobs} jobs on {}", out.display(), file.device_type));
     Ok(Exit::Ok)
 }
 

@@ -106,7 +106,7 @@ pub(super) fn run(
     let count: usize = designs.iter().map(Design::described).sum();
     let sums = designs.iter().map(Design::sums_of_half_widths_percent);
     let (now, after) = sums.fold((0.0, 0.0), |(a, b), (x, y)| (a + x, b + y));
-    output::note(format_args!(
+    output::news(format_args!(
         "fit: {}: {} of {count} configurations, about {:.0} device seconds; the mean half width of the intervals of all falls from \
          {:.1} % to {:.1} %",
         wanted.out.display(),

@@ -1,8 +1,9 @@
 //! The progress of a simulation on a terminal.
 
+use cli::progress;
 use engine::{job::State, journal::Journal, view::View};
 use formats::decision::{ClusterEvent, Turn};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
+use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 
 use crate::online::RunInputs;
 
@@ -15,8 +16,7 @@ pub(super) struct Progress<'a> {
 impl<'a> Progress<'a> {
     /// Shows the progress of a simulation of these inputs.
     pub(super) fn new(journal: &'a mut dyn Journal, inputs: &RunInputs) -> Progress<'a> {
-        let bar =
-            ProgressBar::with_draw_target(Some(inputs.asked.len() as u64), ProgressDrawTarget::stderr());
+        let bar = ProgressBar::with_draw_target(Some(inputs.asked.len() as u64), progress::target());
         let style = ProgressStyle::with_template("{bar:24} {pos}/{len} jobs under {msg} ({elapsed} so far)");
         let bar = bar.with_style(style.expect("the template is well formed"));
         let policy = inputs.manifest.scheduling.as_ref().map(|of| of.policy.clone()).unwrap_or_default();

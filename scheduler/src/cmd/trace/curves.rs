@@ -58,7 +58,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         let why = format!("no job of {} has {FEWEST_REPORTS} reports of a loss above 0", args.run.display());
         return Err(Exit::NothingMatched.because(why));
     };
-    output::note(format_args!(
+    output::news(format_args!(
         "trace: {fitted} of {} jobs have a loss curve; the largest root mean square error is {rms_error:.4}, of {name}",
         rows.len()
     ));
@@ -73,7 +73,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             ),
         },
     );
-    args.shaped.write(shaped.with_context(|| run.arrivals_path().display().to_string())?)
+    args.shaped.write(shaped.with_context(|| run.arrivals_path().display().to_string())?, Vec::new())
 }
 
 /// The reports of a loss of each job, each with the steps whose mean it is.

@@ -76,7 +76,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         };
         return Err(Exit::NothingMatched.because(format!("{} {why}", files())));
     }
-    for reason in reasons {
+    for reason in &reasons {
         output::note(format_args!("trace: {reason}"));
     }
     let shaped = args.shaped.shape(|| rows.iter().cloned(), Clock::default(), |row| {
@@ -89,7 +89,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             )
         })
     });
-    args.shaped.write(shaped.with_context(files)?)
+    args.shaped.write(shaped.with_context(files)?, reasons)
 }
 
 /// The number of rows that are left out for a reason.

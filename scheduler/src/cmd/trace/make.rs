@@ -8,6 +8,7 @@ use std::{
 
 use anyhow::{bail, ensure};
 use clap::ArgGroup;
+use cli::heading;
 use formats::trace::{Trace, TraceRow};
 use jobs::workload_lookup;
 use rig::Exit;
@@ -66,39 +67,39 @@ pub(super) struct Args {
     #[arg(long, value_name = "DISTRIBUTION")]
     length: Length,
     /// The longest length, as a time or a number of steps as in --length.
-    #[arg(long, value_name = "LENGTH")]
+    #[arg(long, help_heading = heading::JOBS, value_name = "LENGTH")]
     longest: Option<String>,
     /// Draw the jobs of the mix, their lengths, and the virtual clusters of jobs of similar length as stratified samples: of N lengths, one is
     /// among the shortest Nth of the distribution, and so on. The work of a trace and of its virtual clusters then depends little on the
     /// seed, also if few long jobs are most of it.
-    #[arg(long)]
+    #[arg(long, help_heading = heading::JOBS)]
     stratified: bool,
     /// The number of recurring jobs of which jobs are instances: column `recurring_job`. Jobs of one recurring job ask for the same.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, help_heading = heading::USERS, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     recurring: Option<u32>,
     /// The number of users, each of whom has some of the recurring jobs: column `user`.
-    #[arg(long, value_name = "N", default_value_t = 1, requires = "recurring", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, help_heading = heading::USERS, value_name = "N", default_value_t = 1, requires = "recurring", value_parser = clap::value_parser!(u32).range(1..))]
     users: u32,
     /// The share of the variance of lengths (of their logarithms, if they are log-normal) that is between recurring jobs: with 1, all
     /// instances of one take the same time, and with 0, nothing can be learned from them.
-    #[arg(long, value_name = "SHARE", default_value_t = 0.5, requires = "recurring", value_parser = share)]
+    #[arg(long, help_heading = heading::USERS, value_name = "SHARE", default_value_t = 0.5, requires = "recurring", value_parser = share)]
     alike: f64,
     /// The seed of the recurring jobs. Traces with the same one, the same mix and the same numbers of recurring jobs and users have the
     /// same recurring jobs, so that one can be the history of the other [default: --seed].
-    #[arg(long, value_name = "N", requires = "recurring")]
+    #[arg(long, help_heading = heading::USERS, value_name = "N", requires = "recurring")]
     recurring_seed: Option<u64>,
     /// Date and time of the start, such as 2020-09-01T00:00:00Z: column `submit_utc`.
-    #[arg(long, value_name = "DATE", value_parser = humantime::parse_rfc3339)]
+    #[arg(long, help_heading = heading::USERS, value_name = "DATE", value_parser = humantime::parse_rfc3339)]
     start: Option<SystemTime>,
     /// The rate of arrivals from 0 to 8 o'clock over that of the other hours, in UTC; without --start, a trace starts at midnight. A day as
     /// a whole has as many arrivals as without it.
-    #[arg(long, value_name = "RATE", value_parser = positive)]
+    #[arg(long, help_heading = heading::USERS, value_name = "RATE", value_parser = positive)]
     nights: Option<f64>,
     /// A run that measured the jobs alone; repeatable.
     #[arg(long, value_name = "RUN", conflicts_with = "step_time")]
     table: Vec<PathBuf>,
     /// The type of device whose step times are used, as the table names it [default: the only one in the table].
-    #[arg(long, value_name = "TYPE", requires = "table")]
+    #[arg(long, help_heading = heading::JOBS, value_name = "TYPE", requires = "table")]
     device_type: Option<String>,
     /// The time of a step of all jobs. It is written into the trace: the jobs can be simulated without a table, and need not be in
     /// the catalog.
@@ -108,23 +109,23 @@ pub(super) struct Args {
     #[arg(long)]
     elastic: bool,
     /// The smallest number of devices of an elastic job.
-    #[arg(long, value_name = "N", requires = "elastic", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, help_heading = heading::JOBS, value_name = "N", requires = "elastic", value_parser = clap::value_parser!(u32).range(1..))]
     min_devices: Option<u32>,
     /// The largest number of devices of an elastic job.
-    #[arg(long, value_name = "N", requires = "elastic", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, help_heading = heading::JOBS, value_name = "N", requires = "elastic", value_parser = clap::value_parser!(u32).range(1..))]
     max_devices: Option<u32>,
     /// The number of cores of the host that each job asks for, for each rank.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, help_heading = heading::JOBS, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     cpus: Option<u16>,
     /// Virtual clusters to draw from, as NAME[=WEIGHT][:DEVICES], separated by commas. One with DEVICES has only jobs of as many at most,
     /// or within a range such as 16..128.
-    #[arg(long, value_name = "NAME[=WEIGHT][:DEVICES],..", value_delimiter = ',')]
+    #[arg(long, help_heading = heading::USERS, value_name = "NAME[=WEIGHT][:DEVICES],..", value_delimiter = ',')]
     vc: Vec<VirtualClusterShare>,
     /// Priorities to draw from, as N[=WEIGHT], separated by commas; a larger number is more important.
-    #[arg(long, value_name = "N[=WEIGHT],..", value_delimiter = ',', allow_hyphen_values = true)]
+    #[arg(long, help_heading = heading::USERS, value_name = "N[=WEIGHT],..", value_delimiter = ',', allow_hyphen_values = true)]
     priority: Vec<Priority>,
     /// Make a search over learning rates of each job: one member for each rate, in columns `search` and `learning_rate`.
-    #[arg(long, value_name = "RATE,..", value_delimiter = ',', value_parser = positive)]
+    #[arg(long, help_heading = heading::JOBS, value_name = "RATE,..", value_delimiter = ',', value_parser = positive)]
     learning_rates: Vec<f64>,
     #[command(flatten)]
     shaped: Shaped,
@@ -132,7 +133,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// A file with additional workloads and programs.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = heading::JOBS, value_name = "FILE")]
     catalog: Vec<PathBuf>,
 }
 
@@ -169,7 +170,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         }
     };
     let clock = Clock { start: args.start, nights: args.nights };
-    args.shaped.write(args.shaped.shape(rows, clock, |row| step_times.step_ns(row))?)
+    args.shaped.write(args.shaped.shape(rows, clock, |row| step_times.step_ns(row))?, Vec::new())
 }
 
 /// A share from 0 to 1.

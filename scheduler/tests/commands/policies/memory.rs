@@ -66,6 +66,7 @@ fn write_pairs(door: &Door) {
         version: "0.1.0".into(),
         git_revision: None,
         seed: 1,
+        tags: Vec::new(),
         settings: Settings::default(),
         folder: None,
         machine: Machine::default(),

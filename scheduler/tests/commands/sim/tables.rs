@@ -78,6 +78,7 @@ pub(crate) fn measured_at(door: &Door, name: &str, samples_per_s: f64) {
         version: "0.1.0".into(),
         git_revision: None,
         seed: 1,
+        tags: Vec::new(),
         settings: Settings::default(),
         folder: None,
         machine: Machine::default(),
