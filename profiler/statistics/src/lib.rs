@@ -11,7 +11,7 @@
 //! 2. between launches, [`launches::between_launches`] puts an interval around the launches' medians.
 //!
 //! [`launches::ratio_paired`] compares two quantities, on the log scale and in pairs;
-//! [`runs::between_runs`] compares runs of the same quantities. [`welch::ratio`] tests whether two independent
+//! [`runs::between_runs`] compares runs of the same quantities, and [`levels::of_runs`] finds where a series of them changes. [`welch::ratio`] tests whether two independent
 //! sets of launches differ, [`holm::adjusted`] corrects such tests for their number, and [`power`] says what they can
 //! find. [`line::Line`] is a law through points. All intervals are at 95 %. Nothing here reads a file, a clock or a random number.
 
@@ -21,6 +21,7 @@ pub mod durations;
 pub mod holm;
 pub mod interval;
 pub mod launches;
+pub mod levels;
 pub mod line;
 pub mod power;
 pub mod quantile;

@@ -3,6 +3,7 @@
 mod changes;
 mod coverage;
 mod drift;
+mod levels;
 mod properties;
 mod steady;
 mod trace;
