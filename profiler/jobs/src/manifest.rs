@@ -56,7 +56,7 @@ pub fn make_for(
             .chain(std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()))
             .collect(),
         version: software::VERSION.into(),
-        git_revision: software::REVISION.map(str::to_owned),
+        git_revision: revision::REVISION.map(str::to_owned),
         seed: request.seed,
         tags: distinct(request.tags),
         settings: request.settings,

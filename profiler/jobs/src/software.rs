@@ -2,14 +2,12 @@
 
 use anyhow::bail;
 use record::{manifest::Manifest, run_dir::RunDir};
+use revision::REVISION;
 use rig::{Exit, device, programs};
 use schema::device::Device;
 
 /// The version of this program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
-
-/// The revision of the sources that it was built from, where it was built from a repository.
-pub(crate) const REVISION: Option<&str> = option_env!("TANDEM_REVISION");
 
 /// Checks that the software that a run depends on has not changed. Otherwise a difference between two of its rows could be a
 /// difference between two programs.

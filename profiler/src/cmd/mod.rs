@@ -37,7 +37,7 @@ use rig::{Exit, interrupt, limits};
 /// programs the user has not agreed to start; 3 the machine lacks something (`profile doctor` shows what); 4 nothing matched; 5 a file
 /// cannot be written or read; 6 a device or its driver does not answer; 130 interrupted, 129 interrupted by a terminal that was closed.
 #[derive(Parser)]
-#[command(name = "profile", version, max_term_width = 100)]
+#[command(name = "profile", version = revision::LONG_VERSION, max_term_width = 100)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,

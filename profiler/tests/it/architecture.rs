@@ -15,6 +15,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("profiler/statistics", &[]),
     ("profiler/fake-driver", &[]),
     ("profiler/record", &["schema"]),
+    ("profiler/revision", &[]),
     ("profiler/front-door", &["record", "schema"]),
     ("profiler/rig", &["record", "schema", "statistics", "+fake-driver", "+front-door"]),
     ("colocate", &["record", "rig", "schema", "statistics"]),
@@ -25,7 +26,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("scheduler/policies", &["engine", "formats", "model", "record", "schema", "statistics", "+launches"]),
     ("scheduler/launches", &["engine", "formats", "model", "record", "schema", "statistics"]),
     ("scheduler/testbed", &["colocate", "engine", "formats", "jobs", "launches", "record", "rig", "schema"]),
-    ("profiler/jobs", &["record", "rig", "schema", "builtin-worker"]),
+    ("profiler/jobs", &["record", "revision", "rig", "schema", "builtin-worker"]),
     ("profiler/cli", &["record", "rig", "schema"]),
     (
         "scheduler",
@@ -40,6 +41,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "outcomes",
             "policies",
             "record",
+            "revision",
             "rig",
             "schema",
             "statistics",
@@ -49,7 +51,10 @@ const ARROWS: &[(&str, &[&str])] = &[
             "+front-door",
         ],
     ),
-    ("reports", &["cli", "formats", "outcomes", "record", "rig", "schema", "statistics", "+front-door"]),
+    (
+        "reports",
+        &["cli", "formats", "outcomes", "record", "revision", "rig", "schema", "statistics", "+front-door"],
+    ),
     (
         "profiler",
         &[
@@ -57,6 +62,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "colocate",
             "jobs",
             "record",
+            "revision",
             "rig",
             "schema",
             "statistics",

@@ -48,7 +48,7 @@ use crate::{
 /// says what); 4 there are no jobs, no decisions yet, nothing that gives the answer (`predict`), or no plan that fits (`plan`); 5 a
 /// file cannot be written or read; 6 a device or its driver does not answer; 130 interrupted, 129 by a terminal that was closed.
 #[derive(Parser)]
-#[command(name = "sched", version, max_term_width = 100)]
+#[command(name = "sched", version = revision::LONG_VERSION, max_term_width = 100)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,

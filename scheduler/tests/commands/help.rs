@@ -40,3 +40,8 @@ fn examples_work_as_printed() {
         "one of each, two more of sim, four more of make, and one more of policies and fidelity"
     );
 }
+
+#[test]
+fn the_version_names_the_revision() {
+    assert_eq!(crate::door().exits(0, "--version").out, format!("sched {}\n", revision::LONG_VERSION));
+}
