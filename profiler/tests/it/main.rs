@@ -32,11 +32,13 @@ mod rig;
 mod single;
 mod stress;
 mod tables;
+mod time_line;
 mod together;
 mod torch;
 mod transfers;
 mod verdict;
 mod verify_plans;
+mod version;
 mod writers;
 
 /// The front door of `profile`.
