@@ -16,6 +16,7 @@ mod lengths;
 mod machine_speed;
 mod predict;
 mod run_inputs;
+mod time_line;
 mod true_plans;
 mod world;
 
@@ -63,7 +64,7 @@ pub use self::{
     predict::{Simulated, predict, predicted, simulate},
     run_inputs::{InputFiles, RunInputs, by_type, cluster, scheduling},
 };
-use self::{fair_times::FairTimes, machine_speed::SpeedWatch, world::World};
+use self::{fair_times::FairTimes, machine_speed::SpeedWatch, time_line::DrawnNames, world::World};
 use crate::{decisions::Decisions, live::Live, policy, policy::Timed};
 
 /// The result of a run.
@@ -200,6 +201,7 @@ pub fn conduct(run: &RunDir, consent: &Consent) -> anyhow::Result<Ended> {
     let missing = outcomes.iter().filter(has_not_ended).map(|row| row.name.clone()).collect();
     let cost = written.as_ref().map(|(_, cost)| *cost).unwrap_or_default();
     run::write_end(run, exit, missing, observed, cost)?;
+    draw_time_line(run, &inputs);
     match ended {
         Ok(_) | Err(ClusterError::Interrupted) => {
             let decision_times = policy.times();
@@ -208,6 +210,18 @@ pub fn conduct(run: &RunDir, consent: &Consent) -> anyhow::Result<Ended> {
         Err(error @ ClusterError::Stuck { .. }) => Err(Exit::SomeFailed.because(error.to_string())),
         Err(ClusterError::Other(error)) => Err(error),
         Err(error @ ClusterError::Nothing) => Err(error.into()),
+    }
+}
+
+/// Writes `trace.json`. A picture that cannot be written leaves the result of the run as it is.
+fn draw_time_line(run: &RunDir, inputs: &RunInputs) {
+    let names = DrawnNames {
+        jobs: inputs.asked.iter().map(|job| job.name.clone()).collect(),
+        devices: inputs.manifest.devices.iter().map(|facts| facts.device.to_string()).collect(),
+    };
+    if let Err(error) = time_line::write(run, &names) {
+        let path = run.trace_path();
+        output::note(format_args!("warning: {} cannot be written: {error:#}", path.display()));
     }
 }
 

@@ -1,11 +1,12 @@
 use std::{collections::HashMap, path::PathBuf};
 
 use formats::{
-    decision::{Action, ClusterEvent, Settled, Turn},
+    decision::{Action, ClusterEvent, DeviceId, JobId, Settled, Turn},
     rows::Outcome,
 };
 use proptest::prelude::*;
-use schema::units::Nanos;
+use record::rows::ErrorKind;
+use schema::{plan::Plan, units::Nanos};
 
 use super::*;
 use crate::run::Run;
@@ -45,7 +46,7 @@ fn accounts(activity: &Activity, outcomes: &[Outcome]) -> HashMap<JobId, Account
     for stay in &activity.stays {
         let account = accounts.entry(stay.job).or_default();
         let passed = stay.until_ns - stay.from_ns;
-        match stay.phase.kind() {
+        match SpanKind::from(stay.phase) {
             SpanKind::Running => {
                 account.running += passed;
                 account.device_time += passed * stay.devices.len() as u64;

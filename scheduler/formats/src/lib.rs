@@ -8,6 +8,7 @@
 mod any_plan;
 mod covariance;
 
+pub mod activity;
 pub mod cluster;
 pub mod decision;
 pub mod exec;

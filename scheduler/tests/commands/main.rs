@@ -38,6 +38,7 @@ mod startups;
 mod suggest;
 mod suspend;
 mod tables;
+mod time_line;
 mod trace;
 mod within_rows;
 

@@ -164,7 +164,7 @@ fn of_lane(lane: usize, stays: &[&Stay], jobs: &Jobs) -> Vec<Span> {
             name: jobs.name(stay.job),
             label: label(stay, jobs),
             group: jobs.workload(stay.job).unwrap_or_default().to_owned(),
-            kind: stay.phase.kind(),
+            kind: stay.phase.into(),
             colour: jobs.colour(stay.job),
             detail: detail(stay),
         };

@@ -2,13 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use formats::{
-    decision::{DeviceId, JobId},
-    rows::Outcome,
-};
 use record::rows::Status;
 
 use super::{Activity, Phase};
+use crate::{
+    decision::{DeviceId, JobId},
+    rows::Outcome,
+};
 
 /// An interval of time: from, and until.
 pub(super) type TimeSpan = (u64, u64);

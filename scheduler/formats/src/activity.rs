@@ -3,18 +3,14 @@
 mod counts;
 mod fold;
 mod states;
-#[cfg(test)]
-pub(crate) mod tests;
 
 use std::{path::Path, sync::Arc};
 
-use formats::decision::{self, DeviceId, JobId};
 use record::rows::ErrorKind;
 use schema::plan::Plan;
 
-use self::fold::Fold;
-pub use self::{counts::steps_of, states::JobState};
-use crate::chart::SpanKind;
+pub use self::{counts::steps_of, fold::Fold, states::JobState};
+use crate::decision::{self, DeviceId, JobId};
 
 /// The stays of jobs on devices, and the rest of a journal up to its last complete turn. The run may still go on.
 #[derive(Clone, Debug, Default)]
@@ -97,17 +93,5 @@ impl Activity {
         let mut fold = Fold::default();
         let read = decision::read_each(path, |turn| fold.add(turn));
         Activity { problem: read.err().map(|error| error.to_string()), ..fold.done() }
-    }
-}
-
-impl Phase {
-    pub fn kind(self) -> SpanKind {
-        match self {
-            Phase::Running => SpanKind::Running,
-            Phase::Paused => SpanKind::Paused,
-            Phase::Starting | Phase::Pausing | Phase::Resuming | Phase::Stopping | Phase::Ending => {
-                SpanKind::Switching
-            }
-        }
     }
 }

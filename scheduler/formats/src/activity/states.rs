@@ -2,9 +2,8 @@
 
 use std::collections::HashMap;
 
-use formats::decision::JobId;
-
 use super::{Activity, Phase, Stay, StayEnd};
+use crate::decision::JobId;
 
 /// The state of a job that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
