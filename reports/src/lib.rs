@@ -12,6 +12,7 @@ pub mod decimate;
 pub mod figure;
 pub mod figures;
 pub mod files;
+pub mod history;
 pub mod page;
 pub mod planes;
 pub mod report;

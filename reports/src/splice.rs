@@ -165,7 +165,7 @@ fn column(table: &Table, name: &str) -> anyhow::Result<usize> {
 }
 
 /// A text as it can stand in a cell of a Markdown table, where it is neither markup nor the end of the cell.
-fn in_a_cell(text: &str) -> String {
+pub(crate) fn in_a_cell(text: &str) -> String {
     let mut safe = String::new();
     for letter in text.chars() {
         match letter {

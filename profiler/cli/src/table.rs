@@ -53,6 +53,15 @@ impl Table {
         Some(&self.rows.get(row)?[self.index(column)?])
     }
 
+    /// The name of each column, and whether it is text.
+    pub fn header(&self) -> impl Iterator<Item = (&str, bool)> {
+        self.columns.iter().map(|column| (column.name.as_str(), column.is_text))
+    }
+
+    pub fn rows(&self) -> &[Vec<String>] {
+        &self.rows
+    }
+
     fn index(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|column| column.name == name)
     }

@@ -1,18 +1,21 @@
 //! `report compare`: what became slower, or takes more memory, from one run to another.
 
+mod junit;
 mod lines;
+mod markdown;
 mod rows;
+mod summary_file;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use cli::table::TableOptions;
 use record::rows::{BoundVerdict, Changes, Verdict, to_json};
 use rig::{Exit, output};
 
-use self::lines::percentage;
+use self::{lines::percentage, markdown::Sides};
 use crate::compare::{ComparedRun, changes, paired};
 
 /// Compare two runs of the same cells: what became slower, or takes more memory?
@@ -52,6 +55,8 @@ use crate::compare::{ComparedRun, changes, paired};
 ///
 /// Example: `report compare runs/before runs/after --fail-above 5%`
 ///
+/// Example: `report compare runs/before runs/after --fail-above 5% --junit compare.xml --markdown compare.md`
+///
 /// Example: `report compare runs/both --jobs old,new --fail-above 5%`
 ///
 /// Example: `report compare reports/record/20261122-epyc/colocate/all-pairs-1 reports/record/20261122-epyc/colocate/all-pairs-2`
@@ -73,6 +78,14 @@ pub(super) struct Args {
     /// cannot be told.
     #[arg(long, value_name = "PCT", value_parser = percent)]
     fail_above: Option<f64>,
+    /// Write the rows as tests in JUnit XML, for continuous integration: a row that is worse is a failed test, and a row that cannot be
+    /// told is a skipped one. An older file of this option is replaced; any other file is left alone, and is an error.
+    #[arg(long, value_name = "FILE", requires = "fail_above")]
+    junit: Option<PathBuf>,
+    /// Write a summary in Markdown for a pull request: the verdict, the rows, and what the numbers cannot tell. `-` is the standard
+    /// output, in place of the table. Files are replaced as by --junit.
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
     /// Print the comparison as a JSON object.
     #[arg(long)]
     json: bool,
@@ -102,20 +115,37 @@ fn percent(text: &str) -> Result<f64, String> {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
+    let prints_markdown = args.markdown.as_deref() == Some(Path::new("-"));
+    if prints_markdown && args.json {
+        bail!("--json and --markdown - both print on the standard output; give --markdown a file");
+    }
+    let markdown = args.markdown.as_deref().filter(|_| !prints_markdown);
+    for (file, mark) in [(args.junit.as_deref(), junit::MARK), (markdown, markdown::MARK)] {
+        file.map_or(Ok(()), |file| summary_file::check(file, mark))?;
+    }
     let a = ComparedRun::open(&args.a)?;
     let changes = match (&args.jobs, &args.b) {
         (Some(TwoJobs(jobs)), _) => paired::changes(&a, jobs, args.fail_above)?,
         (None, Some(b)) => changes(&a, &ComparedRun::open(b)?, args.fail_above),
         (None, None) => bail!("name a second run, or two jobs with --jobs"),
     };
+    let sides = if args.jobs.is_some() { Sides::TwoJobs } else { Sides::TwoRuns };
+    // Also if nothing can be compared: a file of an earlier comparison would be taken for that of this one.
+    if let Some((file, above)) = args.junit.as_deref().zip(args.fail_above) {
+        summary_file::write(file, &junit::document(&changes, above)?)?;
+    }
+    if let Some(file) = markdown {
+        summary_file::write(file, &markdown::document(&changes, sides))?;
+    }
     let is_vanished = |verdict| matches!(verdict, Verdict::Missing | Verdict::NotRequested);
     if changes.rows.iter().all(|row| is_vanished(row.verdict)) {
         let nothing = "nothing to compare: no job alone and no seat of a group has a number in both runs";
         return Err(Exit::NothingMatched.because(nothing));
     }
-    match args.json {
-        true => output::print(to_json(&changes))?,
-        false => show(&changes, &args.table)?,
+    match (args.json, prints_markdown) {
+        (true, _) => output::print(to_json(&changes))?,
+        (false, true) => output::print(markdown::document(&changes, sides).trim_end())?,
+        (false, false) => show(&changes, &args.table)?,
     }
     Ok(args.fail_above.map_or(Exit::Ok, |above| decide(&changes, above)))
 }

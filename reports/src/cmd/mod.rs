@@ -4,6 +4,7 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod compare;
+mod history;
 mod html;
 mod progress;
 mod serve;
@@ -36,7 +37,7 @@ use rig::{Exit, limits};
 /// difference; 2 wrong usage, or a directory that is no run; 4 nothing matched; 5 a file cannot be written or read; 7 no cell is shown
 /// to be worse than `report compare --fail-above` allows, and not all are shown to be within it; 130 interrupted.
 #[derive(Parser)]
-#[command(name = "report", version, max_term_width = 100, args_conflicts_with_subcommands = true)]
+#[command(name = "report", version = revision::LONG_VERSION, max_term_width = 100, args_conflicts_with_subcommands = true)]
 pub struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
@@ -50,6 +51,7 @@ pub struct Cli {
 enum Command {
     Table(table::Args),
     Compare(compare::Args),
+    History(history::Args),
     Splice(splice::Args),
     Serve(serve::Args),
     /// Print completions for a shell.
@@ -72,6 +74,7 @@ pub fn main() -> ExitCode {
         None => html::run(&cli.html),
         Some(Command::Table(args)) => table::run(&args),
         Some(Command::Compare(args)) => compare::run(&args),
+        Some(Command::History(args)) => history::run(&args),
         Some(Command::Splice(args)) => splice::run(&args),
         Some(Command::Serve(args)) => serve::run(&args),
         Some(Command::Completions(completions)) => completions.run(Cli::command()),

@@ -2,12 +2,14 @@
 
 use record::manifest::Manifest;
 
-/// What differs between two manifests, each as `NAME: VALUE in A, VALUE in B`.
-pub(super) fn between(a: &Manifest, b: &Manifest) -> Vec<String> {
+/// What differs between two named manifests, each as `NAME: VALUE in A, VALUE in B`.
+pub(crate) fn between((name_a, a): (&str, &Manifest), (name_b, b): (&str, &Manifest)) -> Vec<String> {
     let pairs = facts(a).into_iter().zip(facts(b));
     pairs
         .filter(|((_, of_a), (_, of_b))| of_a != of_b)
-        .map(|((name, of_a), (_, of_b))| format!("{name}: {} in A, {} in B", or_none(of_a), or_none(of_b)))
+        .map(|((name, of_a), (_, of_b))| {
+            format!("{name}: {} in {name_a}, {} in {name_b}", or_none(of_a), or_none(of_b))
+        })
         .collect()
 }
 
@@ -24,6 +26,7 @@ fn facts(manifest: &Manifest) -> Vec<(&'static str, Option<String>)> {
     vec![
         ("version", Some(manifest.version.clone())),
         ("revision", manifest.git_revision.clone()),
+        ("source tree", source_tree(manifest)),
         ("devices", Some(devices(manifest))),
         ("processor", machine.cpu.clone()),
         ("cores", text(machine.cores)),
@@ -49,6 +52,12 @@ fn facts(manifest: &Manifest) -> Vec<(&'static str, Option<String>)> {
         ("memory of a CPU device in bytes", text(settings.memory_bytes)),
         ("catalogs", listed(&catalogs)),
     ]
+}
+
+/// The revision of the user's programs.
+fn source_tree(manifest: &Manifest) -> Option<String> {
+    let tree = manifest.folder.as_ref()?.source_tree.as_ref()?;
+    Some(if tree.dirty { format!("{} with changes", tree.revision) } else { tree.revision.clone() })
 }
 
 /// Device by device, with its model.

@@ -6,7 +6,7 @@
 //! that both quantities have. Memory is published without an interval, and is taken from the launches.
 
 mod bound;
-mod differences;
+pub(crate) mod differences;
 mod pair;
 pub(crate) mod paired;
 mod side;
@@ -57,7 +57,7 @@ pub(crate) fn changes(a: &ComparedRun, b: &ComparedRun, fail_above: Option<f64>)
     Changes {
         a: a.name.clone(),
         b: b.name.clone(),
-        differences: differences::between(&a.manifest, &b.manifest),
+        differences: differences::between(("A", &a.manifest), ("B", &b.manifest)),
         fail_above,
         shifts: ChangeQuantity::ALL.iter().filter_map(|&quantity| shift(quantity, &rows)).collect(),
         rows,

@@ -10,6 +10,7 @@ mod error_parts;
 mod fidelity;
 mod gantt;
 mod group_throughput;
+mod history;
 mod interference;
 mod jct_box;
 mod jct_cdf;
@@ -135,6 +136,11 @@ pub const KINDS: &[FigureKind] = &[
         name: "values",
         about: "the median step over the values of --vary",
         make: Make::OfRun(values::make),
+    },
+    FigureKind {
+        name: "history",
+        about: "the time of a step over runs, with its levels",
+        make: Make::OfAll(history::make),
     },
     FigureKind { name: "energy", about: "the energy of a sample", make: Make::OfRun(energy::make) },
     FigureKind {

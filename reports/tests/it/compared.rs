@@ -10,12 +10,12 @@ use record::{
     run_dir::RunDir,
 };
 
-const LSTM: &str = "lstm@b20@dp1";
-const BERT: &str = "bert-mini@b8@dp1";
-const VAE: &str = "vae@b128@dp1";
+pub(crate) const LSTM: &str = "lstm@b20@dp1";
+pub(crate) const BERT: &str = "bert-mini@b8@dp1";
+pub(crate) const VAE: &str = "vae@b128@dp1";
 
 /// The launches of a job alone.
-struct Job {
+pub(crate) struct Job {
     name: &'static str,
     /// Median step times.
     times_ns: [f64; 4],
@@ -23,16 +23,16 @@ struct Job {
 }
 
 /// A job with the logarithms -d, 0, 0 and d of its launches' times about that of 10 ms times `factor`.
-fn job(name: &'static str, factor: f64, d: f64) -> Job {
+pub(crate) fn job(name: &'static str, factor: f64, d: f64) -> Job {
     Job { name, times_ns: [-d, 0.0, 0.0, d].map(|log| 10e6 * factor * f64::exp(log)), peaks: [40_000_000; 4] }
 }
 
-fn door() -> Door {
+pub(crate) fn door() -> Door {
     Door::new(env!("CARGO_BIN_EXE_report"))
 }
 
 /// Writes a run that was to measure `requested`, and measured `jobs`.
-fn write_run(door: &Door, name: &str, jobs: &[Job], requested: &[&str]) {
+pub(crate) fn write_run(door: &Door, name: &str, jobs: &[Job], requested: &[&str]) {
     let record = Path::new(env!("CARGO_MANIFEST_DIR")).join("record/20261121-epyc");
     let record = RunDir::open(&record).expect("a record");
     let mut manifest = record.manifest().expect("it has a manifest");
@@ -59,12 +59,12 @@ fn write_run(door: &Door, name: &str, jobs: &[Job], requested: &[&str]) {
 }
 
 /// The comparison of the runs `a` and `b` with these options, after a check of the exit code.
-fn compared(door: &Door, code: i32, options: &str) -> Changes {
+pub(crate) fn compared(door: &Door, code: i32, options: &str) -> Changes {
     let printed = door.exits(code, &format!("compare a b --json {options}"));
     rows::from_json(&printed.out).expect("stdout is JSON and nothing else")
 }
 
-fn row<'a>(changes: &'a Changes, job: &str, quantity: ChangeQuantity) -> &'a Change {
+pub(crate) fn row<'a>(changes: &'a Changes, job: &str, quantity: ChangeQuantity) -> &'a Change {
     let mut rows = changes.rows.iter().filter(|row| row.job == job && row.quantity == quantity);
     rows.next().unwrap_or_else(|| panic!("{job} has a {quantity}: {changes:?}"))
 }

@@ -47,7 +47,7 @@ fn text(row: &BTreeMap<String, Value>, column: &str) -> String {
     }
 }
 
-/// The spans of `trace.json` by launch, in microseconds: begin and length.
+/// The spans of steps in `trace.json` by launch, in microseconds: begin and length.
 fn spans(run: &RunDir) -> BTreeMap<String, Vec<(f64, f64)>> {
     let entries = trace_events::read(&run.trace_path()).expect("the trace is as its format has it");
     let mut names = BTreeMap::new();
@@ -57,10 +57,11 @@ fn spans(run: &RunDir) -> BTreeMap<String, Vec<(f64, f64)>> {
             Entry::Process { pid, name } => {
                 names.insert(pid, name);
             }
-            Entry::Span { pid, start_us, dur_us, .. } => {
+            // Phases lie within steps.
+            Entry::Span { pid, start_us, dur_us, name, .. } if name.starts_with("step ") => {
                 spans.entry(names[&pid].clone()).or_default().push((start_us, dur_us));
             }
-            Entry::Counter { .. } => {}
+            Entry::Span { .. } | Entry::Counter { .. } | Entry::Thread { .. } | Entry::Instant { .. } => {}
         }
     }
     spans

@@ -94,11 +94,12 @@ fn needs(changes: &Changes) -> Vec<String> {
     let groups = groups(&changes.rows);
     let mut lines =
         vec![format!("To {aim} with a probability of 80 %, each side needs this many launches or blocks:")];
-    lines.extend(untold.iter().take(MOST_NAMED).map(|row| {
-        let most = || format!("more than {}", power::MOST_LAUNCHES);
-        let count = row.launches_needed.map_or_else(most, |count| count.to_string());
-        format!("  {}: {count}", name(row, &groups))
-    }));
+    lines.extend(
+        untold
+            .iter()
+            .take(MOST_NAMED)
+            .map(|row| format!("  {}: {}", name(row, &groups), launches_needed(row))),
+    );
     if untold.len() > MOST_NAMED {
         lines.push(format!(
             "  and {} rows that need at most as many; --json has them",
@@ -106,6 +107,12 @@ fn needs(changes: &Changes) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// The number of launches with which a tested row would be told.
+pub(super) fn launches_needed(row: &Change) -> String {
+    let most = || format!("more than {}", power::MOST_LAUNCHES);
+    row.launches_needed.map_or_else(most, |count| count.to_string())
 }
 
 fn in_words(quantity: ChangeQuantity) -> &'static str {

@@ -55,8 +55,7 @@ fn line(row: &Change, groups: &[(&str, &Sharing)]) -> Vec<String> {
         ChangeQuantity::PeakMemory => "its tensor memory".into(),
         ChangeQuantity::HostMemory => "its host memory".into(),
     };
-    let interval =
-        row.ratio_ci_lo.zip(row.ratio_ci_hi).map(|(lo, hi)| format!("{} to {}", digits(lo), digits(hi)));
+    let interval = ends_of(row);
     let ratio = |ratio: Option<f64>| table::or_dash(ratio.map(digits));
     vec![
         job,
@@ -70,13 +69,23 @@ fn line(row: &Change, groups: &[(&str, &Sharing)]) -> Vec<String> {
     ]
 }
 
+/// The ends of the interval of the ratio.
+fn ends_of(row: &Change) -> Option<String> {
+    row.ratio_ci_lo.zip(row.ratio_ci_hi).map(|(lo, hi)| format!("{} to {}", digits(lo), digits(hi)))
+}
+
+/// The ratio with its interval: `1.386 (0.746 to 2.576)`.
+pub(super) fn interval_of(row: &Change) -> Option<String> {
+    Some(format!("{} ({})", digits(row.ratio?), ends_of(row)?))
+}
+
 /// A ratio in few characters, however large it is.
 pub(super) fn digits(ratio: f64) -> String {
     if ratio < 1e3 { format!("{ratio:.3}") } else { format!("{ratio:.0e}") }
 }
 
 /// The verdict on the bound, if there is one. A number that B lacks says why.
-fn verdict(row: &Change) -> String {
+pub(super) fn verdict(row: &Change) -> String {
     match (row.verdict, row.bound_verdict) {
         (Verdict::Failed, _) => row.err.map_or("failed".into(), |err| format!("failed: {err}")),
         (verdict @ (Verdict::Missing | Verdict::NotRequested), _) | (verdict, None) => words(verdict),

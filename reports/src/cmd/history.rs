@@ -1,0 +1,156 @@
+//! `report history`: how the times of jobs changed over runs, such as those of the commits of a program.
+
+use std::path::PathBuf;
+
+use cli::table::{self, Table, TableOptions};
+use record::rows::{CellHistory, History, HistoryPoint, HistoryRun, HistoryVerdict, to_json};
+use rig::{Exit, output};
+use schema::units::Nanos;
+use statistics::levels::MIN_RUNS;
+
+use crate::{history::history, report::Report};
+
+/// The number of digits of a revision that are shown.
+const DIGITS: usize = 12;
+
+/// Show how the times of jobs changed over runs, and where: did a commit make them slower?
+///
+/// The runs are put in the order of their starts. For each job alone, on each device, the table has its step time (its duration if it
+/// has no steps) in each run, with the 95 % interval within that run, and the revision: that of the source tree of the user's
+/// programs if the run has recorded one, and otherwise that of Tandem. A `+` means that files differed from the revision.
+///
+/// A change is from one level of at least two runs to another. PELT proposes changes, and a t test over runs has to confirm each; its
+/// p-value is corrected for the number of places and of jobs. Of a hundred histories without a change, at most five have one. Four runs
+/// are the fewest that can show any. A change in the last run alone cannot be told from a bad moment of the machine: measure its
+/// revision again.
+///
+/// Machines drift. Runs of a machine whose speed wanders change their level without any change of the program, and no statistics of the
+/// runs can tell one from the other. `report compare RUN --jobs OLD,NEW` compares two versions in turns. Runs on machines or devices
+/// of different kinds are never compared: that would be no change of the program. A run names no host, so that two machines of one kind
+/// are one machine here.
+///
+/// The exit code is 0 for whatever is found, and 4 if no run measured a job alone. `report table history RUN...` has the numbers of the
+/// picture that `report RUN...` draws.
+///
+/// Example: `report history runs/nightly`
+///
+/// Example: `report history runs/before runs/after-1 runs/after-2 runs/after-3 --json`
+///
+/// Example: `report runs/nightly --out nightly-page`
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Directories of runs, or of folders that have runs below them.
+    #[arg(value_name = "RUN", required = true)]
+    runs: Vec<PathBuf>,
+    /// Print the history as a JSON object.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    table: TableOptions,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
+    let report = Report::of(&args.runs, |_| false)?;
+    let history = history(&report.runs);
+    if history.cells.is_empty() {
+        return Err(Exit::NothingMatched.because("no run measured a job alone"));
+    }
+    if args.json {
+        output::print(to_json(&history))?;
+        return Ok(Exit::Ok);
+    }
+    args.table.print(&table_of(&history))?;
+    for cell in &history.cells {
+        for line in sentences(&history, cell) {
+            output::print(line)?;
+        }
+    }
+    output::print(doubt(&history))?;
+    for run in &report.runs {
+        for problem in &run.problems {
+            output::note(format_args!("warning: {}: {problem}", run.name));
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+/// One line for each run of each cell.
+fn table_of(history: &History) -> Table {
+    let header = ["job", "where", "run", "time", "95 % interval", "change", "revision", "started"];
+    let mut lines = table::new(&header);
+    lines.mark_text(&["where", "run", "revision", "started"]);
+    for cell in &history.cells {
+        for point in &cell.points {
+            let run = &history.runs[point.run as usize];
+            let change = cell.changes.iter().find(|change| change.run == point.run);
+            lines.add_row([
+                cell.job.clone(),
+                cell.device.clone(),
+                run.name.clone(),
+                table::or_dash(point.ns.map(Nanos)),
+                table::or_dash(interval(point)),
+                change.map_or_else(String::new, |change| format!("{:.3}", change.ratio)),
+                table::or_dash(revision(run)),
+                run.started_utc.clone(),
+            ]);
+        }
+    }
+    lines
+}
+
+fn interval(point: &HistoryPoint) -> Option<String> {
+    let (lo, hi) = point.ns_ci_lo.zip(point.ns_ci_hi)?;
+    Some(format!("{} to {}", Nanos(lo), Nanos(hi)))
+}
+
+fn revision(run: &HistoryRun) -> Option<String> {
+    let digits: String = run.revision.as_ref()?.chars().take(DIGITS).collect();
+    Some(if run.dirty == Some(true) { format!("{digits}+") } else { digits })
+}
+
+/// What the runs show of a cell.
+fn sentences(history: &History, cell: &CellHistory) -> Vec<String> {
+    let name = format!("{} on {} ({})", cell.job, cell.device, cell.machine);
+    let timed = cell.points.iter().filter(|point| point.ns.is_some()).count();
+    let (percent, least) = (cell.between_runs_percent.unwrap_or(0.0), cell.least_shown_ratio.unwrap_or(0.0));
+    match cell.verdict {
+        HistoryVerdict::CannotTell => {
+            vec![format!("{name}: cannot tell: {timed} runs have a time, and {MIN_RUNS} are the fewest that show a change")]
+        }
+        HistoryVerdict::NoneShown => vec![format!(
+            "{name}: no change is shown over {timed} runs, which vary by {percent:.2} %; a change by {:.2} % from the first to the \
+             second half would be shown",
+            100.0 * (least - 1.0)
+        )],
+        HistoryVerdict::Changed => cell
+            .changes
+            .iter()
+            .map(|change| {
+                let run = &history.runs[change.run as usize];
+                let revision = revision(run).map(|digits| format!(" at {digits}")).unwrap_or_default();
+                let differences = match change.differences.is_empty() {
+                    true => "the manifests of both runs agree".into(),
+                    false => format!("differs: {}", change.differences.join("; ")),
+                };
+                format!(
+                    "{name}: {:.3} ({:.3} to {:.3}) times the time before, from {}{revision} on; {differences}",
+                    change.ratio, change.ratio_ci_lo, change.ratio_ci_hi, run.name
+                )
+            })
+            .collect(),
+    }
+}
+
+fn doubt(history: &History) -> String {
+    let mut machines: Vec<&str> = history.runs.iter().map(|run| &*run.machine).collect();
+    machines.sort_unstable();
+    machines.dedup();
+    let drift = "Machines drift: a change may be one of the machine, above all if all jobs change together.";
+    match machines.len() {
+        0 | 1 => drift.into(),
+        several => format!(
+            "{drift} The runs are of {several} kinds of machines or devices, which are not compared with each other: a difference \
+             between them is no change of the program."
+        ),
+    }
+}
