@@ -3,7 +3,7 @@
 //! [`pelt`] proposes the changes, and a t test over runs confirms each of them. A proposal is the best of all places, so its p-value
 //! is multiplied by the number of places where a level of [`LEAST_RUNS`] could have begun (Bonferroni). The unit is the run, as in
 //! [`runs`](crate::runs): intervals within a run do not see what shifts the whole run. In simulations of runs that do not change,
-//! 1 to 5 in a hundred series have a change (`tests/it/levels.rs`). Runs of a machine whose speed wanders are no such series: a
+//! 2 to 5 in a hundred series have a change (`tests/it/levels.rs`). Runs of a machine whose speed wanders are no such series: a
 //! wandering level is a level that changes.
 
 use statrs::distribution::ContinuousCDF;

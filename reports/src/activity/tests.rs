@@ -6,7 +6,7 @@ use formats::{
 };
 use proptest::prelude::*;
 use record::rows::ErrorKind;
-use schema::{plan::Plan, units::Nanos};
+use schema::units::Nanos;
 
 use super::*;
 use crate::run::Run;

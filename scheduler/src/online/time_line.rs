@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, io};
 
 use formats::{
-    activity::{Activity, Phase, Stay, StayEnd},
+    activity::{Activity, Phase, Stay, StayEnd, Wait},
     decision::{self, Action, DeviceId, JobId, Turn},
 };
 use record::{run_dir::RunDir, trace_events::TraceWriter};
@@ -125,7 +125,8 @@ fn write_jobs(
     for (job, name) in (0..).zip(&names.jobs) {
         trace.name_thread((JOBS, job), name)?;
     }
-    for wait in &activity.waits {
+    let has_length = |wait: &&Wait| wait.until_ns != Some(wait.from_ns);
+    for wait in activity.waits.iter().filter(has_length) {
         let until = wait.until_ns.unwrap_or(activity.until_ns);
         let span = (Nanos(wait.from_ns), Nanos(until.saturating_sub(wait.from_ns)));
         trace.span((JOBS, u64::from(wait.job.0)), "waits".into(), span, NONE)?;
