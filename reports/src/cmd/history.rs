@@ -10,8 +10,14 @@ use statistics::levels::MIN_RUNS;
 
 use crate::{history::history, report::Report};
 
+/// The letters of a time up to its minute.
+const TO_THE_MINUTE: usize = 16;
+
 /// The number of digits of a revision that are shown.
 const DIGITS: usize = 12;
+
+/// The most cells that one sentence names.
+const MOST_NAMED: usize = 5;
 
 /// Show how the times of jobs changed over runs, and where: did a commit make them slower?
 ///
@@ -20,7 +26,7 @@ const DIGITS: usize = 12;
 /// programs if the run has recorded one, and otherwise that of Tandem. A `+` means that files differed from the revision.
 ///
 /// A change is from one level of at least two runs to another. PELT proposes changes, and a t test over runs has to confirm each; its
-/// p-value is corrected for the number of places and of jobs. Of a hundred histories without a change, at most five have one. Four runs
+/// p-value is corrected for the number of places and of jobs. Of a hundred histories without a change, two to five have one. Four runs
 /// are the fewest that can show any. A change in the last run alone cannot be told from a bad moment of the machine: measure its
 /// revision again.
 ///
@@ -65,7 +71,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             output::print(line)?;
         }
     }
-    output::print(doubt(&history))?;
+    for line in untold(&history).into_iter().chain([doubt(&history)]) {
+        output::print(line)?;
+    }
     for run in &report.runs {
         for problem in &run.problems {
             output::note(format_args!("warning: {}: {problem}", run.name));
@@ -76,9 +84,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
 
 /// One line for each run of each cell.
 fn table_of(history: &History) -> Table {
-    let header = ["job", "where", "run", "time", "95 % interval", "change", "revision", "started"];
+    let header = ["job", "where", "run", "started", "time", "change", "95 % interval", "revision"];
     let mut lines = table::new(&header);
-    lines.mark_text(&["where", "run", "revision", "started"]);
+    lines.mark_text(&["where", "run", "started", "revision"]);
     for cell in &history.cells {
         for point in &cell.points {
             let run = &history.runs[point.run as usize];
@@ -87,11 +95,11 @@ fn table_of(history: &History) -> Table {
                 cell.job.clone(),
                 cell.device.clone(),
                 run.name.clone(),
+                run.started_utc.chars().take(TO_THE_MINUTE).collect(),
                 table::or_dash(point.ns.map(Nanos)),
-                table::or_dash(interval(point)),
                 change.map_or_else(String::new, |change| format!("{:.3}", change.ratio)),
+                table::or_dash(interval(point)),
                 table::or_dash(revision(run)),
-                run.started_utc.clone(),
             ]);
         }
     }
@@ -114,9 +122,8 @@ fn sentences(history: &History, cell: &CellHistory) -> Vec<String> {
     let timed = cell.points.iter().filter(|point| point.ns.is_some()).count();
     let (percent, least) = (cell.between_runs_percent.unwrap_or(0.0), cell.least_shown_ratio.unwrap_or(0.0));
     match cell.verdict {
-        HistoryVerdict::CannotTell => {
-            vec![format!("{name}: cannot tell: {timed} runs have a time, and {MIN_RUNS} are the fewest that show a change")]
-        }
+        // One sentence names them all.
+        HistoryVerdict::CannotTell => Vec::new(),
         HistoryVerdict::NoneShown => vec![format!(
             "{name}: no change is shown over {timed} runs, which vary by {percent:.2} %; a change by {:.2} % from the first to the \
              second half would be shown",
@@ -139,6 +146,19 @@ fn sentences(history: &History, cell: &CellHistory) -> Vec<String> {
             })
             .collect(),
     }
+}
+
+/// One sentence about all cells that have too few runs.
+fn untold(history: &History) -> Option<String> {
+    let cells = history.cells.iter().filter(|cell| cell.verdict == HistoryVerdict::CannotTell);
+    let names: Vec<String> = cells.map(|cell| format!("{} on {}", cell.job, cell.device)).collect();
+    let more = match names.len().saturating_sub(MOST_NAMED) {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    let shown = names.iter().take(MOST_NAMED).cloned().collect::<Vec<_>>().join("; ");
+    let reason = format!("fewer than {MIN_RUNS} runs have a time on one machine");
+    (!names.is_empty()).then(|| format!("cannot tell, because {reason}: {shown}{more}"))
 }
 
 fn doubt(history: &History) -> String {

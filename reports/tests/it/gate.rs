@@ -57,7 +57,7 @@ fn junit_has_a_test_for_each_row_with_its_verdict() {
     let counts = counts.map(|count| count.to_string());
     assert_eq!(
         suite,
-        [&["testsuites", "testsuite", "b over a"].map(str::to_owned)[..], &counts[..]].concat()
+        [&["testsuites", "testsuite", "B over A: b over a"].map(str::to_owned)[..], &counts[..]].concat()
     );
     let case = |job: &str| {
         let name = name_of(&changes, job);
@@ -95,7 +95,7 @@ fn names_of_runs_are_text_in_xml_and_in_markdown() {
     let printed = String::from_utf8(output.stdout).expect("it prints text");
     assert!(printed.contains("b\"&lt;&'>\\|"), "{printed}");
     let Some((suite, _)) = parsed(&door, "c.xml") else { return };
-    assert_eq!(suite[2], "b\"<&'>|\u{fffd} over a");
+    assert_eq!(suite[2], "B over A: b\"<&'>|\u{fffd} over a");
 }
 
 #[test]
@@ -106,16 +106,16 @@ fn markdown_has_the_verdict_first_and_a_row_for_each_row() {
             "--fail-above 5%",
             1,
             format!(
-                "**Worse**: 1 of 6 rows of b are more than 5 % above a, failed or are missing: {BERT} on"
+                "**Worse**: 1 of 6 rows of B are more than 5 % above A, failed or are missing: {BERT} on"
             ),
         ),
         (
             "--fail-above 25%",
             7,
-            "**Cannot tell**: no row of b is shown to be more than 25 % above a, and 1 of 6".to_owned(),
+            "**Cannot tell**: no row of B is shown to be more than 25 % above A, and 1 of 6".to_owned(),
         ),
-        ("--fail-above 900%", 0, "**Within 900 %**: all 6 rows of b are within 900 % of a.".to_owned()),
-        ("", 0, "**b over a**: of 6 rows, 1 are shown to be slower".to_owned()),
+        ("--fail-above 900%", 0, "**Within 900 %**: all 6 rows of B are within 900 % of A.".to_owned()),
+        ("", 0, "**B over A**: of 6 rows, 1 are shown to be slower".to_owned()),
     ] {
         let changes = compared(&door, code, options);
         let printed = door.exits(code, &format!("compare a b {options} --markdown -"));

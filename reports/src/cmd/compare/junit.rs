@@ -9,7 +9,7 @@ use super::{
 };
 
 /// What every file that this command wrote contains.
-pub(super) const MARK: &str = "tandem report compare --junit";
+pub(super) const MARK: &str = "tandem report compare, JUnit";
 
 #[derive(askama::Template)]
 #[template(path = "junit.xml")]
@@ -57,7 +57,7 @@ pub(super) fn document(changes: &Changes, above: f64) -> anyhow::Result<String> 
     let count = |is: fn(&Outcome) -> bool| cases.iter().filter(|case| is(&case.outcome)).count();
     let suite = Suite {
         mark: MARK,
-        name: in_xml(&format!("{} over {}", changes.b, changes.a)),
+        name: in_xml(&format!("B over A: {} over {}", changes.b, changes.a)),
         failures: count(|outcome| matches!(outcome, Outcome::Failed(_))),
         skipped: count(|outcome| matches!(outcome, Outcome::Skipped(_))),
         cases,

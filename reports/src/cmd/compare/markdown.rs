@@ -10,7 +10,7 @@ use super::{
 use crate::splice::in_a_cell;
 
 /// The first line of every file that this command wrote.
-pub(super) const MARK: &str = "<!-- tandem report compare --markdown -->";
+pub(super) const MARK: &str = "<!-- tandem report compare, Markdown -->";
 
 /// The most rows that the sentence of the verdict names.
 const MOST_NAMED: usize = 5;
@@ -25,7 +25,12 @@ pub(super) enum Sides {
 }
 
 pub(super) fn document(changes: &Changes, sides: Sides) -> String {
-    let mut parts = vec![MARK.to_owned(), verdict(changes), table_of(&table(changes)), doubt(changes, sides)];
+    let mut parts = vec![
+        MARK.to_owned(),
+        format!("{} {}", verdict(changes), names(changes)),
+        table_of(&table(changes)),
+        doubt(changes, sides),
+    ];
     let lines: Vec<String> =
         below(changes).iter().map(|line| format!("- {}", in_a_cell(line.trim()))).collect();
     parts.push(format!("<details><summary>Details</summary>\n\n{}\n\n</details>", lines.join("\n")));
@@ -35,10 +40,9 @@ pub(super) fn document(changes: &Changes, sides: Sides) -> String {
 
 /// One sentence.
 fn verdict(changes: &Changes) -> String {
-    let (a, b) = (in_a_cell(&changes.a), in_a_cell(&changes.b));
     let all = changes.rows.len();
     if all == 0 {
-        return format!("**Nothing to compare** between {a} and {b}: no row has a number in both.");
+        return "**Nothing to compare**: no row has a number in A and in B.".into();
     }
     let Some(above) = changes.fail_above else {
         let count =
@@ -47,7 +51,7 @@ fn verdict(changes: &Changes) -> String {
         let less = count(&[Verdict::Faster, Verdict::Less]);
         let gone = count(&[Verdict::Failed, Verdict::Missing]);
         return format!(
-            "**{b} over {a}**: of {all} rows, {more} are shown to be slower or to take more memory, {less} to be faster or to take \
+            "**B over A**: of {all} rows, {more} are shown to be slower or to take more memory, {less} to be faster or to take \
              less, {gone} failed or are missing, and the other {} show no change or cannot be told.",
             all - more - less - gone
         );
@@ -63,18 +67,23 @@ fn verdict(changes: &Changes) -> String {
     };
     match (worse.is_empty(), unknown.is_empty()) {
         (false, _) => format!(
-            "**Worse**: {} of {all} rows of {b} are more than {bound} above {a}, failed or are missing: {}.{untold}",
+            "**Worse**: {} of {all} rows of B are more than {bound} above A, failed or are missing: {}.{untold}",
             worse.len(),
             named(&worse, changes)
         ),
         (true, false) => format!(
-            "**Cannot tell**: no row of {b} is shown to be more than {bound} above {a}, and {} of {all} are not shown to be \
+            "**Cannot tell**: no row of B is shown to be more than {bound} above A, and {} of {all} are not shown to be \
              within: {}.",
             unknown.len(),
             named(&unknown, changes)
         ),
-        (true, true) => format!("**Within {bound}**: all {all} rows of {b} are within {bound} of {a}."),
+        (true, true) => format!("**Within {bound}**: all {all} rows of B are within {bound} of A."),
     }
+}
+
+/// Two runs may have the same name.
+fn names(changes: &Changes) -> String {
+    format!("A is {}, and B is {}.", in_a_cell(&changes.a), in_a_cell(&changes.b))
 }
 
 fn named(rows: &[&Change], changes: &Changes) -> String {
