@@ -84,7 +84,7 @@ fn write_phases(
             continue;
         };
         trace.span(track, name.into(), (at, drawn), [("ns", phase.map(|ns| ns.0 as f64))])?;
-        at = at + drawn;
+        at += drawn;
     }
     Ok(())
 }
