@@ -26,13 +26,16 @@ for event in document["traceEvents"]:
 print(len(document["traceEvents"]))
 "#;
 
+/// Begin and end of a step, and the name, begin and end of each of its phases.
+type DrawnStep = (u64, u64, Vec<(String, u64, u64)>);
+
 #[test]
 fn phases_lie_within_their_step_one_after_another() {
     let door = crate::door();
     door.exits(0, "single synthetic-spin --device cpu:0 --steps 40 --repeats 1 --out r");
     let run = door.run("r");
     let entries = trace_events::read(&run.trace_path()).expect("it is a trace");
-    let mut steps: BTreeMap<u64, (u64, u64, Vec<(String, u64, u64)>)> = BTreeMap::new();
+    let mut steps: BTreeMap<u64, DrawnStep> = BTreeMap::new();
     for entry in &entries {
         let Entry::Span { name, start_us, dur_us, .. } = entry else { continue };
         let (from, until) = (ns(*start_us), ns(*start_us) + ns(*dur_us));
