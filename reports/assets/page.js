@@ -223,6 +223,30 @@
   const stretch = () => all('[data-plot=time]').forEach(stretchable);
   stretch();
 
+  // Most figures are folded. A link to one opens it, and so does printing until the print is made.
+  const folds = () => all('details.fold');
+  const unfold = (figure) => { if (figure?.matches?.('figure')) figure.querySelector('.fold').open = true; };
+  const unfoldTarget = (hash) => {
+    const figure = document.getElementById(decodeURIComponent(hash.slice(1)));
+    unfold(figure);
+    return figure;
+  };
+  unfoldTarget(location.hash);
+  addEventListener('hashchange', () => unfoldTarget(location.hash)?.scrollIntoView());
+  document.addEventListener('click', (event) => {
+    const link = event.target.closest?.('a[href^="#"]');
+    if (link) unfoldTarget(link.getAttribute('href'));
+  });
+  const unfoldAll = document.getElementById('unfold');
+  unfoldAll.hidden = folds().every((fold) => fold.open);
+  unfoldAll.addEventListener('click', () => { folds().forEach((fold) => { fold.open = true; }); unfoldAll.hidden = true; });
+  let folded = [];
+  addEventListener('beforeprint', () => {
+    folded = folds().filter((fold) => !fold.open);
+    folded.forEach((fold) => { fold.open = true; });
+  });
+  addEventListener('afterprint', () => { folded.forEach((fold) => { fold.open = false; }); });
+
   // Where there is room, the contents are beside the figures and open.
   const openContents = () => {
     const contents = document.querySelector('#contents details');

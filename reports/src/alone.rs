@@ -1,12 +1,14 @@
 //! The rows of jobs that were measured alone, in the order and with the names that figures show.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::LazyLock};
 
 use record::rows::{Measurement, Status, Summary};
+use schema::catalog::Catalog;
 
 use crate::{
     chart::{Axis, MarkValue, RowMark, RowOf},
     colours::Colours,
+    doubt,
     run::Run,
 };
 
@@ -65,8 +67,7 @@ impl<'a> JobsOfFigure<'a> {
 
     /// Warnings of the rows that are drawn.
     pub fn doubts(&self, is_drawn: impl Fn(&Summary) -> bool) -> Vec<String> {
-        let doubtful = self.rows.iter().filter(|row| is_drawn(row) && !row.warnings.is_empty());
-        doubtful.map(|row| format!("{}: {}", row.job, row.warnings)).collect()
+        doubts(self.rows.iter().copied().filter(|row| is_drawn(row)))
     }
 
     /// The rows that are not drawn, each with the reason.
@@ -120,6 +121,15 @@ pub fn title(workload: &str, batch: Option<u32>, vary: Option<&str>) -> String {
     format!("{workload}{batch}{vary}")
 }
 
+/// The doubtful rows among these, each with the reason.
+pub fn doubts<'a>(rows: impl IntoIterator<Item = &'a Summary>) -> Vec<String> {
+    let doubts = rows.into_iter().map(|row| (row, doubt::of_job(row)));
+    doubts
+        .filter(|(_, doubt)| !doubt.is_empty())
+        .map(|(row, doubt)| format!("{}: {doubt}", row.job))
+        .collect()
+}
+
 /// Why a row has no value. `otherwise` is the reason if its job did not fail.
 pub fn why_absent(row: &Summary, otherwise: &str) -> String {
     match (row.status, row.err) {
@@ -155,12 +165,18 @@ pub fn throughput(row: &Summary) -> Option<Rate> {
     Some((per_s, of_step.map(|(median, (lo, hi))| (per_s * median / hi, per_s * median / lo))))
 }
 
+/// Whether a workload is a stressor, whose samples are the share of its time that it works. None is fast.
+pub fn is_stressor(workload: &str) -> bool {
+    static CATALOG: LazyLock<Catalog> = LazyLock::new(Catalog::embedded);
+    CATALOG.get(workload).is_some_and(|of| of.sets.iter().any(|set| set == "stress"))
+}
+
 /// A row of dots. A row without a value has a note instead.
 pub fn dot_row(name: String, row: &Summary, colours: &Colours, dot: Result<MarkValue, String>) -> RowOf {
     match dot {
         Ok(quantity) => {
             let colour = colours.of(&row.workload);
-            let mark = RowMark { part: String::new(), colour, quantity, doubt: row.warnings.to_string() };
+            let mark = RowMark { part: String::new(), colour, quantity, doubt: doubt::of_job(row) };
             RowOf { name, marks: vec![mark], note: too_few(row) }
         }
         Err(note) => RowOf { name, marks: Vec::new(), note },

@@ -3,12 +3,14 @@
 
 pub mod activity;
 pub mod alone;
+pub mod answers;
 pub mod canvas;
 pub mod chart;
 pub mod cmd;
 pub mod colours;
 pub mod compare;
 pub mod decimate;
+pub mod doubt;
 pub mod figure;
 pub mod figures;
 pub mod files;

@@ -7,7 +7,9 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     activity::StayEnd,
+    answers::{Answer, answers},
     canvas::{classes, dark_variables, variables},
+    doubt,
     figure::Figure,
     report::{Placed, Report},
     run::{Run, RunKind},
@@ -20,6 +22,9 @@ const MOST_ROWS: usize = 500;
 
 /// A longer command, in letters, is shown by its begin until a reader opens it.
 const LONG_COMMAND: usize = 400;
+
+/// The number of figures that are not folded.
+const MOST_OPEN: usize = 3;
 
 const SCRIPT: &str = include_str!("../assets/page.js");
 const STYLE: &str = include_str!("../assets/page.css");
@@ -44,7 +49,9 @@ struct Page<'a> {
     /// The fingerprint of the files that a served page shows; `None` for a page in a file.
     live_state: Option<&'a str>,
     version: &'static str,
+    doubt_meaning: &'static str,
     runs: Vec<RunOnPage<'a>>,
+    answers: Vec<AnswerOnPage<'a>>,
     findings: Vec<Finding<'a>>,
     sections: Vec<Section<'a>>,
 }
@@ -61,6 +68,14 @@ struct RunOnPage<'a> {
     /// The begin of a command that is too long to be shown at once.
     command_head: Option<String>,
     devices: String,
+}
+
+struct AnswerOnPage<'a> {
+    answer: Answer,
+    /// The name of its run among several.
+    run: Option<&'a str>,
+    /// The anchor of the figure that has its numbers.
+    figure: Option<&'a str>,
 }
 
 struct Finding<'a> {
@@ -85,6 +100,7 @@ struct FigureOnPage<'a> {
     left_out: usize,
     manifests: Vec<(usize, &'a str)>,
     has_files: bool,
+    is_open: bool,
 }
 
 impl FigureOnPage<'_> {
@@ -117,6 +133,9 @@ pub fn page(report: &Report, links: Links<'_>) -> String {
         [first, .., last] if names.len() > 3 => format!("{first} to {last}, {} in all", names.len()),
         _ => names.join(", "),
     };
+    let answers: Vec<AnswerOnPage> =
+        answers(report).into_iter().map(|answer| with_figure(report, answer)).collect();
+    let open = open_figures(report, &answers);
     let page = Page {
         title,
         policy: policy(links),
@@ -133,14 +152,16 @@ pub fn page(report: &Report, links: Links<'_>) -> String {
             Links::Server { state } => Some(state),
         },
         version: env!("CARGO_PKG_VERSION"),
+        doubt_meaning: doubt::MEANING,
         runs: report.runs.iter().enumerate().map(|(number, run)| on_page(number, run)).collect(),
+        answers,
         findings: report
             .figures
             .iter()
             .filter(|placed| !placed.figure.finding.is_empty())
             .map(|placed| Finding { id: &placed.id, title: title_of(placed), text: &placed.figure.finding })
             .collect(),
-        sections: sections(report, links),
+        sections: sections(report, links, &open),
     };
     // A template that is checked at compile time can fail only where its output cannot be written, and memory can.
     without_controls(&page.render().unwrap_or_default())
@@ -208,13 +229,44 @@ fn so_far(run: &Run) -> String {
     }
 }
 
-fn sections<'a>(report: &'a Report, links: Links<'_>) -> Vec<Section<'a>> {
+/// An answer with its place on the page.
+fn with_figure(report: &Report, answer: Answer) -> AnswerOnPage<'_> {
+    let has_numbers = |placed: &&Placed| {
+        placed.kind.name == answer.figure && (placed.run.is_none() || placed.run == answer.run)
+    };
+    AnswerOnPage {
+        run: answer
+            .run
+            .filter(|_| report.runs.len() > 1)
+            .and_then(|run| report.runs.get(run))
+            .map(|run| &*run.name),
+        figure: report.figures.iter().find(has_numbers).map(|placed| &*placed.id),
+        answer,
+    }
+}
+
+/// The figures that are not folded: those of the answers, and then the first of the page.
+fn open_figures<'a>(report: &'a Report, answers: &[AnswerOnPage<'a>]) -> Vec<&'a str> {
+    let all = answers
+        .iter()
+        .filter_map(|answer| answer.figure)
+        .chain(report.figures.iter().map(|placed| &*placed.id));
+    let mut open: Vec<&str> = Vec::new();
+    for id in all {
+        if open.len() < MOST_OPEN && !open.contains(&id) {
+            open.push(id);
+        }
+    }
+    open
+}
+
+fn sections<'a>(report: &'a Report, links: Links<'_>, open: &[&str]) -> Vec<Section<'a>> {
     let of = |run: Option<usize>| {
         report
             .figures
             .iter()
             .filter(move |placed| placed.run == run && !placed.is_of_shapes())
-            .map(|placed| figure(report, placed, links))
+            .map(|placed| figure(report, placed, links, open))
     };
     let together = Section {
         title: if report.runs.len() > 1 { "All runs together".into() } else { "Overview".into() },
@@ -227,7 +279,7 @@ fn sections<'a>(report: &'a Report, links: Links<'_>) -> Vec<Section<'a>> {
     let of_shapes = report.figures.iter().filter(|placed| placed.is_of_shapes());
     let durations = Section {
         title: "Durations of jobs".into(),
-        figures: of_shapes.map(|placed| figure(report, placed, links)).collect(),
+        figures: of_shapes.map(|placed| figure(report, placed, links, open)).collect(),
     };
     std::iter::once(together)
         .chain(of_runs)
@@ -242,7 +294,7 @@ fn title_of(placed: &Placed) -> String {
     if part.is_empty() || title.contains(part.as_str()) { title.clone() } else { format!("{title}: {part}") }
 }
 
-fn figure<'a>(report: &'a Report, placed: &'a Placed, links: Links<'_>) -> FigureOnPage<'a> {
+fn figure<'a>(report: &'a Report, placed: &'a Placed, links: Links<'_>, open: &[&str]) -> FigureOnPage<'a> {
     let table = placed.figure.chart.table();
     let is_of_figure = |(number, run): &(usize, &Run)| match placed.run {
         Some(of) => of == *number,
@@ -261,5 +313,6 @@ fn figure<'a>(report: &'a Report, placed: &'a Placed, links: Links<'_>) -> Figur
         placed,
         title,
         has_files: links == Links::Files,
+        is_open: open.contains(&&*placed.id),
     }
 }

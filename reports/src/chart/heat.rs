@@ -79,7 +79,7 @@ pub(super) fn draw(heat: &Heat, area: &Area<'_>) -> Drawn {
         }
     }
     let words = format!(
-        "{}; {} is neutral; hatched cells are not valid or not measured",
+        "{}; intervals of grey numbers include {}; hatched cells are doubtful, empty ones not measured",
         heat.value.label,
         heat.value.unit.show(heat.neutral)
     );
@@ -111,24 +111,33 @@ fn draw_cell(
         Some(_) if distance < 0.0 => Colour::Data(0),
         Some(_) => Colour::Data(1),
     };
+    let is_hatched = cell.value.is_some() && !cell.doubt.is_empty();
     let mark = Mark {
-        shape: Shape::Rect { is_hollow: cell.value.is_none(), is_hatched: cell.is_hatched, alpha: strength },
+        shape: Shape::Rect { is_hollow: cell.value.is_none(), is_hatched, alpha: strength },
         colour,
         points: Vec::new(),
         data: data_of(heat, (row, column), cell),
         title: title_of(heat, (row, column), cell),
     };
     area.draw(&mark.at_pixels(vec![from, to]))?;
-    let Some(value) = cell.value else { return Ok(()) };
     let middle = (x + layout.cell_width / 2, y + CELL / 2);
+    let Some(value) = cell.value else { return draw_reason(cell, layout.cell_width, middle, area) };
     let interval = cell.ci.filter(|_| layout.cell_width >= ROOM_FOR_INTERVAL);
-    let words = text::style(SIZE, Colour::Ink, HPos::Center);
+    let is_told = cell.ci.is_none_or(|(lo, hi)| !(lo..=hi).contains(&heat.neutral));
+    let words = text::style(SIZE, if is_told { Colour::Ink } else { Colour::Muted }, HPos::Center);
     let Some((lo, hi)) = interval else {
         return area.draw_text(&format!("{value:.2}"), &words, middle);
     };
     area.draw_text(&format!("{value:.2}"), &words, (middle.0, middle.1 - 14))?;
     let small = text::style(SMALL - 4, Colour::Ink, HPos::Center);
     area.draw_text(&format!("{lo:.2}\u{2013}{hi:.2}"), &small, (middle.0, middle.1 + 18))
+}
+
+/// The status of a cell that was to have a number, if there is room: `failed`.
+fn draw_reason(cell: &HeatCell, cell_width: i32, middle: (i32, i32), area: &Area<'_>) -> Drawn {
+    let status = cell.doubt.split_once(':').map(|(status, _)| status);
+    let Some(word) = status.filter(|word| text::width(word, SMALL) + 8 <= cell_width) else { return Ok(()) };
+    area.draw_text(word, &text::style(SMALL, Colour::Muted, HPos::Center), middle)
 }
 
 fn data_of(heat: &Heat, (row, column): (usize, usize), cell: &HeatCell) -> Vec<(&'static str, String)> {

@@ -180,12 +180,11 @@ pub struct Heat {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HeatCell {
-    /// Absent if it was not measured; `doubt` has the reason, if one is known.
+    /// Absent if it was not measured. Such a cell is hollow.
     pub value: Option<f64>,
+    /// The number is grey if its interval includes the neutral value.
     pub ci: Option<(f64, f64)>,
-    /// Whether the cell is hatched: an invalid row, or a failure.
-    pub is_hatched: bool,
-    /// Warnings or the failure of its row.
+    /// Why the value is doubtful or absent. A cell with a doubtful value is hatched.
     pub doubt: String,
 }
 

@@ -177,8 +177,6 @@ fn of_heat(heat: &Heat) -> Table {
         texts(&heat.column_column, all.iter().map(|(_, column, _)| (*column).clone())),
     ];
     columns.extend(quantity(&heat.value, &values, &ci));
-    columns
-        .push(texts("valid", all.iter().map(|(.., cell)| if cell.is_hatched { "no" } else { "yes" }.into())));
     columns.push(texts("warnings", all.iter().map(|(.., cell)| cell.doubt.clone())));
     table(columns)
 }

@@ -98,8 +98,8 @@ fn heat() -> Chart {
         ["lstm@b20@dp1", "resnet18-mini@b16@dp1", "stress-compute@b40@dp1"].map(String::from).to_vec();
     let mut cells: Vec<Vec<HeatCell>> =
         (0..3).map(|r| (0..3).map(|c| cell(0.8 + f64::from(r * 3 + c) * 0.2)).collect()).collect();
-    cells[1][2] = HeatCell { doubt: "out-of-memory".into(), is_hatched: true, ..HeatCell::default() };
-    cells[2][0].is_hatched = true;
+    cells[1][2] = HeatCell { doubt: "out-of-memory".into(), ..HeatCell::default() };
+    cells[2][0].doubt = "not-steady".into();
     Chart::Heat(Heat {
         row_column: "victim".into(),
         column_column: "aggressor".into(),

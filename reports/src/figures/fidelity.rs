@@ -23,7 +23,7 @@ const COLUMNS: &[(&str, &str)] = &[
 ];
 
 /// Compares a run on devices with its prediction. `None` if it has none, and the reason if the two cannot be compared.
-pub(super) fn comparison(run: &Run) -> Option<Result<Fidelity, String>> {
+pub(crate) fn comparison(run: &Run) -> Option<Result<Fidelity, String>> {
     if run.kind() != RunKind::Scheduled || run.predictions.is_empty() || run.outcomes.is_empty() {
         return None;
     }

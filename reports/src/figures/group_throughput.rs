@@ -54,7 +54,7 @@ pub(super) fn make(run: &Run, _: &Colours) -> Vec<Figure> {
 }
 
 /// The throughput of a group, which all of its rows have, with its interval.
-fn throughput(group: &Together) -> Option<(f64, Option<(f64, f64)>)> {
+pub(crate) fn throughput(group: &Together) -> Option<(f64, Option<(f64, f64)>)> {
     let row: &Interference = group.rows.first()?;
     let ci = together::ends(row.group_norm_throughput_ci_lo, row.group_norm_throughput_ci_hi);
     Some((together::finite(row.group_norm_throughput)?, ci))
@@ -84,8 +84,9 @@ fn finding(parts: &[GroupsOfFigure]) -> String {
         let (value, ci) = throughput(group)?;
         Some((value, ci, format!("{} under {}", group.name(), part.name)))
     };
-    let of_part =
-        |part: &GroupsOfFigure| part.valid().filter_map(|group| named(part, group)).collect::<Vec<_>>();
+    let of_part = |part: &GroupsOfFigure| {
+        part.without_doubts().filter_map(|group| named(part, group)).collect::<Vec<_>>()
+    };
     let mut all: Vec<_> = parts.iter().flat_map(of_part).collect();
     all.sort_by(|a, b| b.0.total_cmp(&a.0));
     let Some(((value, ci, name), others)) = all.split_first() else { return String::new() };

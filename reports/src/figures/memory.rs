@@ -6,6 +6,7 @@ use crate::{
     alone::{self, JobsOfFigure, Names},
     chart::{Axis, Chart, MarkValue, RowMark, RowOf, Rows},
     colours::{Colour, Colours},
+    doubt,
     figure::Figure,
     run::Run,
     table::Unit,
@@ -66,7 +67,7 @@ fn marks(row: &Summary, colours: &Colours) -> Vec<RowMark> {
         doubt: String::new(),
     };
     let measured = peak(row).map(|(part, bytes)| RowMark {
-        doubt: row.warnings.to_string(),
+        doubt: doubt::of_job(row),
         ..mark(part, colours.of(&row.workload), bytes)
     });
     let estimate = row

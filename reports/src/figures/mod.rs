@@ -7,9 +7,9 @@ mod draws;
 mod duration_shapes;
 mod energy;
 mod error_parts;
-mod fidelity;
+pub(crate) mod fidelity;
 mod gantt;
-mod group_throughput;
+pub(crate) mod group_throughput;
 mod history;
 mod interference;
 mod jct_box;
@@ -39,7 +39,7 @@ mod summary;
 #[cfg(test)]
 mod tests;
 mod throughput;
-mod together;
+pub(crate) mod together;
 mod utilisation;
 mod values;
 

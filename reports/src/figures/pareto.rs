@@ -7,6 +7,7 @@ use crate::{
     alone::{self, Names},
     chart::{Axis, Chart, Form, Plane, Point, Series},
     colours::Colours,
+    doubt,
     figure::Figure,
     planes,
     run::Run,
@@ -35,7 +36,6 @@ fn figure(run: &Run, colours: &Colours, part: String, groups: &[Vec<Plan>]) -> F
          intervals overlap may change places. Plans with several ranks use as many devices.",
         run.devices(),
     );
-    let doubtful = groups.iter().flatten().filter(|(row, ..)| !row.warnings.is_empty());
     let fronts: Vec<String> = groups.iter().take(MOST_NAMED).map(|group| front_of(group)).collect();
     let more = match groups.len().saturating_sub(MOST_NAMED) {
         0 => String::new(),
@@ -44,7 +44,7 @@ fn figure(run: &Run, colours: &Colours, part: String, groups: &[Vec<Plan>]) -> F
     Figure {
         part,
         finding: format!("Pareto fronts of median step and memory: {}.{more}", fronts.join("; ")),
-        doubts: doubtful.map(|(row, ..)| format!("{}: {}", row.job, row.warnings)).collect(),
+        doubts: alone::doubts(groups.iter().flatten().map(|(row, ..)| *row)),
         ..Figure::new(
             "Step time and memory of plans",
             caption,
@@ -64,7 +64,7 @@ fn plane(group: &[Plan], colours: &Colours, names: &Names) -> Plane {
     let y = Axis::new("peak memory", "peak_memory_bytes", Unit::Bytes).tight();
     let point = |plan: &Plan| Point {
         label: label(plan.0, names),
-        doubt: plan.0.warnings.to_string(),
+        doubt: doubt::of_job(plan.0),
         is_marked: is_on_front(plan, group),
         ..Point::at(plan.1, plan.2)
     };

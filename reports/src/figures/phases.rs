@@ -7,6 +7,7 @@ use crate::{
     alone::{self, JobsOfFigure, Names},
     chart::{Axis, Chart, MarkValue, RowMark, RowOf, Rows},
     colours::{Colour, Colours},
+    doubt,
     figure::Figure,
     run::Run,
     table::Unit,
@@ -105,7 +106,7 @@ fn bars(run: &Run, row: &Summary, names: &Names) -> Vec<RowOf> {
     let launches = alone::launches(run, row);
     let name = names.name(&row.job, &row.device);
     let step_ns = over(&launches, |row| row.step_ns_median);
-    let doubt = row.warnings.to_string();
+    let doubt = doubt::of_job(row);
     let of_stage = |(stage, known): (usize, &Known)| {
         let name = format!("{name}, stage {stage}");
         bar(name, known, step_ns, &doubt)

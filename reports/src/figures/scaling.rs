@@ -9,6 +9,7 @@ use crate::{
     alone::{self, throughput},
     chart::{Axis, Chart, Form, Plane, Point, Series},
     colours::{Colour, Colours},
+    doubt,
     figure::Figure,
     planes,
     run::Run,
@@ -29,11 +30,10 @@ fn figure(run: &Run, part: String, of_planes: &[Vec<Scaled>]) -> Figure {
         run.devices(),
     );
     let rows = || of_planes.iter().flatten().flat_map(|scaled| scaled.by_ranks.values());
-    let doubtful = rows().filter(|row| !row.warnings.is_empty());
     Figure {
         part,
         finding: finding(of_planes),
-        doubts: doubtful.map(|row| format!("{}: {}", row.job, row.warnings)).collect(),
+        doubts: alone::doubts(rows().copied()),
         ..Figure::new(
             "Scaling over devices",
             caption,
@@ -55,7 +55,7 @@ fn plane(of: &[Scaled]) -> Plane {
 fn lines(scaled: &Scaled, colour: Colour) -> Vec<Series> {
     let point = |(ranks, row): (&u16, &&Summary)| {
         let (rate, ci) = throughput(row)?;
-        let (label, doubt) = (format!("{} on {}", row.job, row.device), row.warnings.to_string());
+        let (label, doubt) = (format!("{} on {}", row.job, row.device), doubt::of_job(row));
         Some(Point { ci, label, doubt, ..Point::at(f64::from(*ranks), rate) })
     };
     let measured: Vec<Point> = scaled.by_ranks.iter().filter_map(point).collect();

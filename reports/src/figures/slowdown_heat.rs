@@ -41,7 +41,7 @@ fn figure(run: &Run, part: &GroupsOfFigure) -> Option<Figure> {
     let caption = format!(
         "How many times as long a step of a job (row) takes beside another one (column) {place} under {}, on {}: {}. 95 % \
          intervals, over blocks. For a job beside itself the number is the geometric mean of its seats, and the interval \
-         spans both of theirs. Hatched cells are doubtful or failed.",
+         spans both of theirs. The intervals of grey numbers include 1.",
         part.sharing,
         run.devices(),
         together::repeats(pairs.iter().copied())
@@ -90,7 +90,6 @@ fn cell(victim: &str, aggressor: &str, seats: &[Seat]) -> HeatCell {
     HeatCell {
         ci: ci.filter(|_| logs.is_some()),
         value: logs.map(|logs| (logs.iter().sum::<f64>() / logs.len() as f64).exp()),
-        is_hatched: rows.iter().any(|row| !row.valid),
         doubt: together::distinct(doubts).join("; "),
     }
 }
@@ -98,7 +97,7 @@ fn cell(victim: &str, aggressor: &str, seats: &[Seat]) -> HeatCell {
 /// The worst cell without doubts.
 fn finding(part: &GroupsOfFigure, jobs: &[String], cells: &[Vec<HeatCell>]) -> String {
     let of_row = |(victim, row): (usize, &Vec<HeatCell>)| {
-        let trusted = |(_, cell): &(usize, &HeatCell)| !cell.is_hatched;
+        let trusted = |(_, cell): &(usize, &HeatCell)| cell.doubt.is_empty();
         let named = |(aggressor, cell): (usize, &HeatCell)| Some((cell.value?, cell.ci, (victim, aggressor)));
         row.iter().enumerate().filter(trusted).filter_map(named).collect::<Vec<_>>()
     };
@@ -149,9 +148,9 @@ mod tests {
         assert!((heat.cells[0][0].value.expect("measured") - mean).abs() < 1e-12);
         let lo = own[0].slowdown_ci_lo.expect("an interval").min(own[1].slowdown_ci_lo.expect("an interval"));
         assert_eq!(heat.cells[0][0].ci.map(|ci| ci.0), Some(lo));
-        let hatched = heat.cells.iter().flatten().filter(|cell| cell.is_hatched).count();
+        let doubtful = heat.cells.iter().flatten().filter(|cell| !cell.doubt.is_empty()).count();
         let invalid = run.interference.iter().filter(|row| !row.valid).count();
-        assert_eq!((hatched, invalid), (2, 2));
+        assert_eq!((doubtful, invalid), (2, 2));
         assert!(
             figure.finding.contains("bert-mini@b8@dp1") && figure.finding.contains("noise"),
             "{}",
@@ -160,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_hatched_and_larger_groups_are_counted() {
+    fn failures_have_no_value_and_larger_groups_are_counted() {
         let mut rows = vec![testing::failed("a", "b"), testing::failed("b", "a")];
         rows.extend(testing::pair("a", "a", [1.0, 4.0]));
         let three = |seat| Interference { group: "three".into(), ..testing::row("a", "b", seat, 3.0) };
@@ -169,8 +168,7 @@ mod tests {
         let [figure] = &make(&run, &Colours::default())[..] else { panic!("one sharing mode") };
         let heat = heat(figure);
         assert_eq!(heat.rows, ["a", "b"]);
-        assert_eq!((heat.cells[0][1].value, heat.cells[0][1].is_hatched), (None, true));
-        assert_eq!(heat.cells[0][1].doubt, "failed: crashed: it died");
+        assert_eq!((heat.cells[0][1].value, &*heat.cells[0][1].doubt), (None, "failed: crashed: it died"));
         assert!((heat.cells[0][0].value.expect("two seats") - 2.0).abs() < 1e-12);
         assert_eq!(heat.cells[0][0].ci, Some((0.9, 4.1)));
         assert_eq!(heat.cells[1][1], HeatCell::default(), "b beside itself was not measured");

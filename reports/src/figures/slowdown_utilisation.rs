@@ -108,7 +108,8 @@ impl Law {
             let mean = slowdowns.iter().sum::<f64>() / slowdowns.len() as f64;
             Some(((utilisation(run, group)?, mean), slowdowns))
         };
-        let (points, slowdowns): (Vec<(f64, f64)>, Vec<Vec<f64>>) = part.valid().filter_map(of_group).unzip();
+        let (points, slowdowns): (Vec<(f64, f64)>, Vec<Vec<f64>>) =
+            part.without_doubts().filter_map(of_group).unzip();
         let line = Line::through(&points).filter(|line| line.n >= MIN_GROUPS)?;
         let errors = line::without_each(&points).map(|predicted| {
             let of_group = |(predicted, slowdowns): (&f64, &Vec<f64>)| {

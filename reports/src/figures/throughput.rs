@@ -1,7 +1,6 @@
 //! The throughput of each job alone, the fastest plan and batch of each workload first.
 
 use record::rows::Summary;
-use schema::catalog::Catalog;
 
 use crate::{
     alone::{self, JobsOfFigure, Names, Rate, throughput},
@@ -37,11 +36,8 @@ fn figure(run: &Run, colours: &Colours, mut part: JobsOfFigure) -> Option<Figure
         part.intervals(),
     );
     let is_drawn = |row: &Summary| throughput(row).is_some();
-    let catalog = Catalog::embedded();
-    // The samples of a stressor are the share of its time that it works, and none is fast.
-    let is_stressor =
-        |name: &str| catalog.get(name).is_some_and(|of| of.sets.iter().any(|set| set == "stress"));
-    let workloads = part.by_workload().filter(|rows| !rows.iter().any(|row| is_stressor(&row.workload)));
+    let workloads =
+        part.by_workload().filter(|rows| !rows.iter().any(|row| alone::is_stressor(&row.workload)));
     let findings: Vec<String> = workloads.filter_map(|rows| fastest(rows, &names)).collect();
     Some(Figure {
         finding: findings.join(" "),

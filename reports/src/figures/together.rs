@@ -5,17 +5,17 @@ use std::collections::BTreeSet;
 use record::rows::{Interference, Status};
 use schema::{device::Device, sharing::Sharing};
 
-use crate::run::Run;
+use crate::{doubt, run::Run};
 
 /// A measured group.
 #[derive(Clone, Copy)]
-pub(super) struct Together<'a> {
+pub(crate) struct Together<'a> {
     /// One row per member.
     pub rows: &'a [Interference],
 }
 
 /// Groups that can be compared with each other: of one sharing mode, and on the same devices.
-pub(super) struct GroupsOfFigure<'a> {
+pub(crate) struct GroupsOfFigure<'a> {
     /// `time-slice`, or `time-slice apart` if no two members are on the same device. The devices follow if there
     /// are several parts of that name.
     pub name: String,
@@ -43,7 +43,7 @@ pub(super) fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec
 }
 
 /// The groups by sharing mode and devices, in order of their appearance.
-pub(super) fn parts(run: &Run) -> Vec<GroupsOfFigure<'_>> {
+pub(crate) fn parts(run: &Run) -> Vec<GroupsOfFigure<'_>> {
     let mut parts: Vec<GroupsOfFigure> = Vec::new();
     for group in groups(run) {
         let Some(Interference { sharing, .. }) = group.rows.first() else { continue };
@@ -70,7 +70,7 @@ pub(super) fn parts(run: &Run) -> Vec<GroupsOfFigure<'_>> {
 
 impl Together<'_> {
     /// The jobs, as `lstm@b20@dp1 + vae@b128@dp1`.
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         self.rows.iter().map(|row| row.job.as_str()).collect::<Vec<_>>().join(" + ")
     }
 
@@ -96,20 +96,19 @@ impl Together<'_> {
     }
 
     /// Why the numbers of the group are doubtful or absent: what is said of its members, each once.
-    pub(super) fn doubt(&self) -> String {
-        let said = distinct(self.rows.iter().map(of_row).filter(|one| !one.is_empty()));
-        said.join("; ")
-    }
-
-    fn is_valid(&self) -> bool {
-        self.rows.iter().all(|row| row.valid && row.status == Status::Ok)
+    pub(crate) fn doubt(&self) -> String {
+        let joined = |of: fn(&Interference) -> String| {
+            distinct(self.rows.iter().map(of).filter(|one| !one.is_empty())).join("; ")
+        };
+        let own = joined(|row| failure(row).unwrap_or_else(|| doubt::own_of_member(row)));
+        if own.is_empty() { joined(doubt) } else { own }
     }
 }
 
 impl GroupsOfFigure<'_> {
-    /// The groups whose numbers no warning makes doubtful.
-    pub(super) fn valid(&self) -> impl Iterator<Item = &Together<'_>> {
-        self.groups.iter().filter(|group| group.is_valid())
+    /// The groups whose numbers nothing makes doubtful.
+    pub(super) fn without_doubts(&self) -> impl Iterator<Item = &Together<'_>> {
+        self.groups.iter().filter(|group| group.doubt().is_empty())
     }
 }
 
@@ -120,23 +119,14 @@ pub(super) fn failure(row: &Interference) -> Option<String> {
     (row.status != Status::Ok).then(|| said.join(": "))
 }
 
-/// The failure of a row or its warnings; empty if there is nothing to doubt.
+/// The failure of a row, or why it is doubtful; empty if there is nothing to doubt.
 pub(super) fn doubt(row: &Interference) -> String {
-    match (failure(row), row.valid || !row.warnings.leave_valid()) {
-        (Some(failure), _) => failure,
-        (None, true) => row.warnings.to_string(),
-        (None, false) => "another member is doubtful".into(),
-    }
+    failure(row).unwrap_or_else(|| doubt::of_member(row))
 }
 
-/// The failure or the warnings of a row itself.
-fn of_row(row: &Interference) -> String {
-    failure(row).unwrap_or_else(|| row.warnings.to_string())
-}
-
-/// The warnings of these groups, as a figure lists them.
+/// The doubts of these groups, as a figure lists them.
 pub(super) fn doubts<'a>(groups: impl IntoIterator<Item = &'a Together<'a>>) -> Vec<String> {
-    listed(groups, |row| (!row.warnings.is_empty()).then(|| row.warnings.to_string()))
+    listed(groups, |row| Some(doubt::own_of_member(row)).filter(|doubt| !doubt.is_empty()))
 }
 
 /// The failures of these groups, as a figure lists them.
@@ -172,7 +162,7 @@ pub(super) fn repeats<'a>(groups: impl IntoIterator<Item = &'a Together<'a>>) ->
 }
 
 /// A ratio with its interval: `1.95 (1.80 to 2.10)`.
-pub(super) fn shown(value: f64, ci: Option<(f64, f64)>) -> String {
+pub(crate) fn shown(value: f64, ci: Option<(f64, f64)>) -> String {
     ci.map_or_else(
         || format!("{value:.2} without an interval"),
         |(lo, hi)| format!("{value:.2} ({lo:.2} to {hi:.2})"),

@@ -7,6 +7,7 @@ use crate::{
     alone::{self, Names},
     chart::{Axis, Chart, Form, Plane, Point, Series},
     colours::Colours,
+    doubt,
     figure::Figure,
     planes,
     run::Run,
@@ -31,7 +32,7 @@ struct ValuePoint<'a> {
 impl ValuePoint<'_> {
     fn point(&self, names: &Names) -> Option<Point> {
         let label = names.name(&self.row.job, &self.row.device);
-        let (ci, doubt) = (alone::step_interval(self.row), self.row.warnings.to_string());
+        let (ci, doubt) = (alone::step_interval(self.row), doubt::of_job(self.row));
         Some(Point { ci, label, doubt, ..Point::at(self.value?, self.median_ns) })
     }
 }
@@ -70,10 +71,8 @@ fn figure(run: &Run, part: String, groups: &[Vec<ValuePoint>]) -> Figure {
         run.devices(),
     );
     let all = || groups.iter().flatten();
-    let doubtful = all().filter(|one| one.value.is_some() && !one.row.warnings.is_empty());
     let without_number = all().filter(|one| one.value.is_none());
-    let mut doubts: Vec<String> =
-        doubtful.map(|one| format!("{}: {}", one.row.job, one.row.warnings)).collect();
+    let mut doubts = alone::doubts(all().filter(|one| one.value.is_some()).map(|one| one.row));
     doubts.sort();
     doubts.dedup();
     let more = match groups.len().saturating_sub(MOST_NAMED) {

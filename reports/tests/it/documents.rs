@@ -20,7 +20,7 @@ fn every_kind_of_figure_is_in_the_list() {
 
 /// Documents with tables and pictures of records, and the records.
 const SPLICED: [(&str, &[&str]); 2] = [
-    ("README.md", &["reports/record/20261121-epyc", "reports/record/20261123-epyc/colocate/all-pairs-1"]),
+    ("README.md", &["reports/record/20261121-epyc", "reports/record/20261122-epyc/colocate/all-pairs-1"]),
     ("docs/colocate.md", &["reports/record/20261123-epyc/colocate/all-pairs-1"]),
 ];
 

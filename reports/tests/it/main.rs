@@ -1,5 +1,6 @@
 //! `report` as a user runs it.
 
+mod answers;
 mod compared;
 mod damaged;
 mod documents;

@@ -13,9 +13,6 @@ use super::{
 /// The part of a device in percent that other programs may use. With more, a job shares its device with a program that no row names.
 const MOST_OF_OTHERS_PERCENT: f64 = 10.0;
 
-/// The largest half-width of an interval, in percent of its value.
-const WIDEST_PERCENT: f64 = 50.0;
-
 /// Whether the numbers of a run may be quoted, with the reasons.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Usability {
@@ -26,6 +23,9 @@ pub enum Usability {
 }
 
 impl Usability {
+    /// The largest half-width of an interval that may be quoted, in percent of its value.
+    pub const WIDEST_PERCENT: f64 = 50.0;
+
     /// The verdict over the rows of a run, which has this many launches still to do. `interference` is empty for a run of jobs alone.
     /// `None` for a run without rows.
     pub fn of_run(summaries: &[Summary], interference: &[Interference], missing: usize) -> Option<Usability> {
@@ -126,13 +126,15 @@ fn wide_intervals(summaries: &[Summary], interference: &[Interference]) -> Vec<S
         Some((100.0 * half / row.slowdown?, &row.job))
     });
     let all: Vec<(f64, &String)> = steps.chain(slowdowns).collect();
-    let wide: Vec<&(f64, &String)> = all.iter().filter(|(half, _)| *half > WIDEST_PERCENT).collect();
+    let wide: Vec<&(f64, &String)> =
+        all.iter().filter(|(half, _)| *half > Usability::WIDEST_PERCENT).collect();
     let Some((half, job)) = wide.iter().max_by(|one, other| one.0.total_cmp(&other.0)) else {
         return Vec::new();
     };
     let (wide, all) = (wide.len(), all.len());
     vec![format!(
-        "{wide} of {all} intervals are wider than +-{WIDEST_PERCENT:.0} %, the widest of {job} with +-{half:.0} %"
+        "{wide} of {all} intervals are wider than +-{:.0} %, the widest of {job} with +-{half:.0} %",
+        Usability::WIDEST_PERCENT
     )]
 }
 
