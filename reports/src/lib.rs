@@ -14,6 +14,7 @@ pub mod doubt;
 pub mod figure;
 pub mod figures;
 pub mod files;
+pub mod fitted;
 pub mod history;
 pub mod page;
 pub mod planes;

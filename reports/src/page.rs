@@ -11,6 +11,7 @@ use crate::{
     canvas::{classes, dark_variables, variables},
     doubt,
     figure::Figure,
+    figures::Make,
     report::{Placed, Report},
     run::{Run, RunKind},
     scheduled::is_scheduled,
@@ -127,7 +128,9 @@ impl Cell {
 /// The text of the page.
 pub fn page(report: &Report, links: Links<'_>) -> String {
     let runs = report.runs.iter().map(|run| run.name.as_str());
-    let names: Vec<&str> = runs.chain(report.shapes.iter().map(|table| table.name.as_str())).collect();
+    let files = report.shapes.iter().map(|table| table.name.as_str());
+    let files = files.chain(report.models.iter().map(|model| model.name.as_str()));
+    let names: Vec<&str> = runs.chain(files).collect();
     let title = match &names[..] {
         [one] => (*one).to_owned(),
         [first, .., last] if names.len() > 3 => format!("{first} to {last}, {} in all", names.len()),
@@ -265,7 +268,7 @@ fn sections<'a>(report: &'a Report, links: Links<'_>, open: &[&str]) -> Vec<Sect
         report
             .figures
             .iter()
-            .filter(move |placed| placed.run == run && !placed.is_of_shapes())
+            .filter(move |placed| placed.run == run && !placed.is_of_file())
             .map(|placed| figure(report, placed, links, open))
     };
     let together = Section {
@@ -276,14 +279,19 @@ fn sections<'a>(report: &'a Report, links: Links<'_>, open: &[&str]) -> Vec<Sect
         title: if report.runs.len() > 1 { run.name.clone() } else { "Figures".into() },
         figures: of(Some(number)).collect(),
     });
-    let of_shapes = report.figures.iter().filter(|placed| placed.is_of_shapes());
-    let durations = Section {
-        title: "Durations of jobs".into(),
-        figures: of_shapes.map(|placed| figure(report, placed, links, open)).collect(),
-    };
+    let of_files = [("Fitted models", false), ("Durations of jobs", true)].map(|(title, is_of_shapes)| {
+        let is_of_section = |placed: &&Placed| {
+            placed.is_of_file() && matches!(placed.kind.make, Make::OfShapes(_)) == is_of_shapes
+        };
+        let figures = report.figures.iter().filter(is_of_section);
+        Section {
+            title: title.into(),
+            figures: figures.map(|placed| figure(report, placed, links, open)).collect(),
+        }
+    });
     std::iter::once(together)
         .chain(of_runs)
-        .chain([durations])
+        .chain(of_files)
         .filter(|section| !section.figures.is_empty())
         .collect()
 }
@@ -299,7 +307,7 @@ fn figure<'a>(report: &'a Report, placed: &'a Placed, links: Links<'_>, open: &[
     let is_of_figure = |(number, run): &(usize, &Run)| match placed.run {
         Some(of) => of == *number,
         // Figures of several runs are of runs of `sched`.
-        None => is_scheduled(run) && !placed.is_of_shapes(),
+        None => is_scheduled(run) && !placed.is_of_file(),
     };
     let runs = report.runs.iter().enumerate().filter(is_of_figure);
     let manifests = runs.map(|(number, run)| (number, run.name.as_str())).collect();

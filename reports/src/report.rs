@@ -1,4 +1,4 @@
-//! A report: the runs and the tables of durations that it is about, and their figures in the order of the page.
+//! A report: the runs, the fitted models and the tables of durations that it is about, and their figures in the order of the page.
 
 mod find;
 
@@ -12,14 +12,16 @@ use crate::{
     colours::Colours,
     figure::Figure,
     figures::{FigureKind, KINDS, Make},
+    fitted::FittedModel,
     run::Run,
     shapes::ShapeTable,
 };
 
-/// Runs, tables of durations, and their figures.
+/// Runs, fitted models, tables of durations, and their figures.
 pub struct Report {
     pub runs: Vec<Run>,
     pub shapes: Vec<ShapeTable>,
+    pub models: Vec<FittedModel>,
     pub figures: Vec<Placed>,
 }
 
@@ -34,21 +36,25 @@ pub struct Placed {
 }
 
 impl Placed {
-    /// Whether it is of the table of a duration model, and of no run.
-    pub fn is_of_shapes(&self) -> bool {
-        matches!(self.kind.make, Make::OfShapes(_))
+    /// Whether it is of a fitted model or the table of a duration model, and of no run.
+    pub fn is_of_file(&self) -> bool {
+        matches!(self.kind.make, Make::OfShapes(_) | Make::OfModel(_))
     }
 }
 
 impl Report {
     /// Reads the runs in these directories, and makes the figures that `wanted` accepts. A directory that is no run stands for all
-    /// runs below it, and a file is the table of a duration model.
+    /// runs below it. A file that ends with `.json` is a fitted model, and another one the table of a duration model.
     ///
     /// # Errors
-    /// There is neither a run nor a table, or the manifest of a run or a table that was named cannot be read.
+    /// There is neither a run nor a file, or the manifest of a run or a file that was named cannot be read.
     pub fn of(paths: &[PathBuf], wanted: impl Fn(&FigureKind) -> bool) -> anyhow::Result<Report> {
-        let (mut runs, mut shapes) = (Vec::new(), Vec::new());
+        let (mut runs, mut shapes, mut models) = (Vec::new(), Vec::new(), Vec::new());
         for path in paths {
+            if path.is_file() && path.extension().is_some_and(|ending| ending == "json") {
+                models.push(FittedModel::read(path)?);
+                continue;
+            }
             if path.is_file() {
                 shapes.push(ShapeTable::read(path)?);
                 continue;
@@ -57,7 +63,7 @@ impl Report {
                 runs.push(Run::open(&path)?);
             }
         }
-        if runs.is_empty() && shapes.is_empty() {
+        if runs.is_empty() && shapes.is_empty() && models.is_empty() {
             return Err(Exit::NothingMatched.because("no run is below the directories that were named"));
         }
         name_apart(&mut runs, paths);
@@ -66,7 +72,7 @@ impl Report {
         let colours = colours(&runs);
         let kinds = KINDS.iter().filter(|kind| wanted(kind));
         let mut figures: Vec<Placed> =
-            kinds.flat_map(|kind| placed(kind, (&runs, &shapes), &colours)).collect();
+            kinds.flat_map(|kind| placed(kind, (&runs, &shapes, &models), &colours)).collect();
         let mut taken = BTreeSet::new();
         for (number, placed) in figures.iter_mut().enumerate() {
             if !taken.insert(placed.id.clone()) {
@@ -74,14 +80,14 @@ impl Report {
                 taken.insert(placed.id.clone());
             }
         }
-        Ok(Report { runs, shapes, figures })
+        Ok(Report { runs, shapes, models, figures })
     }
 
     /// The run of a figure; for a figure of all runs of a report of one, that one.
     pub fn run_of(&self, placed: &Placed) -> Option<&Run> {
         match placed.run {
             Some(run) => self.runs.get(run),
-            None if self.runs.len() == 1 && !placed.is_of_shapes() => self.runs.first(),
+            None if self.runs.len() == 1 && !placed.is_of_file() => self.runs.first(),
             None => None,
         }
     }
@@ -95,13 +101,14 @@ fn colours(runs: &[Run]) -> Colours {
 
 fn placed(
     kind: &'static FigureKind,
-    (runs, shapes): (&[Run], &[ShapeTable]),
+    (runs, shapes, models): (&[Run], &[ShapeTable], &[FittedModel]),
     colours: &Colours,
 ) -> Vec<Placed> {
     let place = |run: Option<usize>, mut figure: Figure| {
         let of_run =
             run.filter(|_| runs.len() > 1).and_then(|run| runs.get(run)).map(|run| run.name.as_str());
         figure.finding = sentence(of_run, &figure.finding);
+        let figure = figure.told_apart();
         let words = [Some(kind.name), of_run, Some(figure.part.as_str()).filter(|part| !part.is_empty())];
         let words: Vec<String> = words.into_iter().flatten().map(slug).collect();
         Placed { id: words.join("-"), kind, run, figure }
@@ -115,6 +122,9 @@ fn placed(
         Make::OfAll(make) => make(runs, colours).into_iter().map(|figure| place(None, figure)).collect(),
         Make::OfShapes(make) => {
             shapes.iter().flat_map(|table| make(table, colours)).map(|figure| place(None, figure)).collect()
+        }
+        Make::OfModel(make) => {
+            models.iter().flat_map(|model| make(model, colours)).map(|figure| place(None, figure)).collect()
         }
     }
 }

@@ -42,7 +42,7 @@ pub struct Run {
 }
 
 /// What a run measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RunKind {
     /// `profile single`, and the run beside a calibration.
     Single,

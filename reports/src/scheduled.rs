@@ -16,7 +16,7 @@ use crate::{
 /// A run of `sched` among others.
 pub struct RunOfTrace<'a> {
     pub run: &'a Run,
-    /// The policy, and the name of the run if several runs have this policy.
+    /// The policy, whether the run is simulated, and the name of the run if several runs have this policy.
     pub name: String,
     /// The colour of the policy. Runs of one policy differ in colour if no other policy is there.
     pub colour: Colour,
@@ -26,15 +26,19 @@ pub struct RunOfTrace<'a> {
 pub fn sides<'a>(runs: &'a [Run], colours: &Colours) -> Vec<RunOfTrace<'a>> {
     let found: Vec<(&Run, &str)> =
         runs.iter().filter(|run| is_scheduled(run)).filter_map(|run| Some((run, run.policy()?))).collect();
-    let mut counts = BTreeMap::<&str, usize>::new();
-    found.iter().for_each(|(_, policy)| *counts.entry(policy).or_default() += 1);
+    let mut counts = BTreeMap::<(&str, RunKind), usize>::new();
+    found.iter().for_each(|(run, policy)| *counts.entry((policy, run.kind())).or_default() += 1);
+    let policies: BTreeSet<&str> = found.iter().map(|(_, policy)| *policy).collect();
     let side = |(n, (run, policy)): (usize, &(&'a Run, &str))| RunOfTrace {
         run,
-        name: match counts.get(policy) {
-            Some(1) => (*policy).to_owned(),
-            _ => format!("{policy} ({})", run.name),
+        name: {
+            let world = if run.kind() == RunKind::Simulated { ", simulated" } else { "" };
+            match counts.get(&(*policy, run.kind())) {
+                Some(1) => format!("{policy}{world}"),
+                _ => format!("{policy}{world} ({})", run.name),
+            }
         },
-        colour: if counts.len() == 1 && found.len() > 1 { Colours::nth(n) } else { colours.of(policy) },
+        colour: if policies.len() == 1 && found.len() > 1 { Colours::nth(n) } else { colours.of(policy) },
     };
     found.iter().enumerate().map(side).collect()
 }

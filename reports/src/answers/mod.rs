@@ -2,6 +2,7 @@
 //! difference is claimed only if the whole 95 % interval shows it, and what no number tells is said, too.
 
 mod alone;
+mod model;
 mod prediction;
 mod together;
 mod traces;
@@ -49,6 +50,12 @@ pub fn answers(report: &Report) -> Vec<Answer> {
             compared.push(jobs);
         }
     }
+    answers.extend(report.models.iter().map(|of| Answer {
+        question: "How far may predictions be off?",
+        run: None,
+        text: model::answer(of),
+        figure: "model-errors",
+    }));
     answers
 }
 

@@ -7,8 +7,12 @@ use plotters::{
     drawing::{DrawingArea, DrawingAreaErrorKind, IntoDrawingArea as _},
 };
 
-use super::{Chart, heat, lanes, planes, rows};
-use crate::canvas::{Canvas, WIDTH, classes, dark_variables, escaped, paper, variables};
+use super::{Chart, heat, lanes, planes, rows, text};
+use crate::canvas::{Canvas, WIDTH, classes, escaped, paper, variables};
+
+/// The room for the title of a file, and the letters that it has room for.
+const TITLE_HEIGHT: u32 = 60;
+const TITLE_LETTERS: usize = 100;
 
 pub(super) type Area<'a> = DrawingArea<Canvas<'a>, Shift>;
 /// Fonts are part of the program and bitmaps are in memory, so that drawing does not fail.
@@ -33,15 +37,25 @@ impl Chart {
         )
     }
 
-    /// The SVG file, which has its own colours, light and dark.
+    /// The SVG file, which is fit for print by itself: it has its title, white paper, and names its fonts.
     pub fn svg_file(&self, title: &str) -> String {
-        let style = format!(
-            "<style>:root{{{}}}@media(prefers-color-scheme:dark){{:root{{{}}}}}svg{{background:var(--paper)}}{}</style>\n",
+        let Some(height) = self.height() else { return String::new() };
+        let svg = self.svg(title);
+        let Some((_, inside)) = svg.split_once(">\n") else { return String::new() };
+        let heading = text::shortened(title, TITLE_LETTERS);
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {}\" role=\"img\" \
+             font-family=\"Helvetica, Arial, 'Liberation Sans', sans-serif\">\n<title>{}</title>\n<style>:root{{{}}}{}</style>\n\
+             <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n\
+             <text x=\"20\" y=\"40\" font-size=\"30\" font-weight=\"bold\" class=\"fill-ink\">{}</text>\n\
+             <g transform=\"translate(0 {TITLE_HEIGHT})\">\n{}</g></svg>",
+            height + TITLE_HEIGHT,
+            escaped(title),
             variables(),
-            dark_variables(),
-            classes()
-        );
-        self.svg(title).replacen(">\n", &format!(">\n{style}"), 1)
+            classes(),
+            escaped(&heading),
+            inside.trim_end_matches("</svg>"),
+        )
     }
 
     /// The PNG file, on white; empty if there is no picture.

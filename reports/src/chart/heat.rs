@@ -78,10 +78,16 @@ pub(super) fn draw(heat: &Heat, area: &Area<'_>) -> Drawn {
             draw_cell(heat, &layout, (row, column), cell, farthest, area)?;
         }
     }
+    let neutral = heat.value.unit.show(heat.neutral);
+    let has_intervals = heat.cells.iter().flatten().any(|cell| cell.ci.is_some());
     let words = format!(
-        "{}; intervals of grey numbers include {}; hatched cells are doubtful, empty ones not measured",
+        "{}; {}hatched cells are doubtful, empty ones not measured",
         heat.value.label,
-        heat.value.unit.show(heat.neutral)
+        if has_intervals {
+            format!("intervals of grey numbers include {neutral}; ")
+        } else {
+            format!("{neutral} is neutral; ")
+        },
     );
     area.draw_text(&words, &muted, (layout.left, layout.corner(heat.rows.len(), 0).1 + BELOW / 2))
 }

@@ -27,6 +27,7 @@ const COLUMNS: usize = 2;
 const LEFT: u32 = 130;
 const BELOW: u32 = 72;
 const MARGIN: u32 = 10;
+const RIGHT: i32 = 48;
 
 type Context<'c, 'a> = ChartContext<'c, Canvas<'a>, Cartesian2d<AxisRange, AxisRange>>;
 
@@ -40,7 +41,16 @@ fn columns(planes: &[Plane]) -> usize {
 }
 
 fn plane_height(planes: &[Plane]) -> u32 {
-    if planes.len() > 1 { 520 } else { 760 }
+    match planes {
+        [only] if is_of_equality(only) => 1_100,
+        [_] | [] => 760,
+        _ => 520,
+    }
+}
+
+/// Whether both axes show the same quantity, so that equality is the point. Such a plane is square, and its axes have one range.
+fn is_of_equality(plane: &Plane) -> bool {
+    plane.rules.contains(&Rule::Equal)
 }
 
 fn legend(planes: &[Plane]) -> Legend {
@@ -67,8 +77,12 @@ fn draw_plane(plane: &Plane, area: &DrawingArea<Canvas<'_>, Shift>, width: usize
         Rule::At { y, .. } => Some((*y, None)),
         Rule::Upright { .. } | Rule::Equal => None,
     });
-    let x = AxisRange::of(&plane.x, points().map(|point| (point.x, None)).chain(upright));
-    let y = AxisRange::of(&plane.y, points().map(|point| (point.y, point.ci)).chain(level));
+    let mut x = AxisRange::of(&plane.x, points().map(|point| (point.x, None)).chain(upright));
+    let mut y = AxisRange::of(&plane.y, points().map(|point| (point.y, point.ci)).chain(level));
+    if is_of_equality(plane) {
+        x = AxisRange::of(&plane.x, points().flat_map(|point| [(point.x, None), (point.y, point.ci)]));
+        y = x.clone();
+    }
     let title = if plane.title.is_empty() { 0 } else { LINE };
     let words = width / 13;
     area.draw_text(
@@ -78,17 +92,21 @@ fn draw_plane(plane: &Plane, area: &DrawingArea<Canvas<'_>, Shift>, width: usize
     )?;
     let label = text::shortened(&y.label(&plane.y), words);
     area.draw_text(&label, &text::style(SMALL, Colour::Muted, HPos::Left), (20, title + LINE / 2))?;
+    let top = title + LINE + 8;
+    let (plot_width, plot_height) =
+        (width as i32 - LEFT as i32 - RIGHT, area.dim_in_pixel().1 as i32 - top - (BELOW + MARGIN) as i32);
+    let unused = if is_of_equality(plane) { (plot_width - plot_height).max(0) } else { 0 };
     let mut chart = ChartBuilder::on(area)
-        .margin_top(title + LINE + 8)
+        .margin_top(top)
         .margin_bottom(MARGIN)
-        .margin_right(48)
+        .margin_right(RIGHT + unused)
         .set_label_area_size(plotters::chart::LabelAreaPosition::Left, LEFT)
         .set_label_area_size(plotters::chart::LabelAreaPosition::Bottom, BELOW)
         .build_cartesian_2d(x.clone(), y.clone())?;
     plane.shades.iter().try_for_each(|shade| draw_shade(shade, &mut chart, y.ends()))?;
     chart
         .configure_mesh()
-        .x_labels(if width > 1000 { 9 } else { 5 })
+        .x_labels(if width > 1000 && unused == 0 { 9 } else { 5 })
         .y_labels(6)
         .max_light_lines(0)
         .bold_line_style(grid())

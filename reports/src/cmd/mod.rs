@@ -25,11 +25,13 @@ use rig::{Exit, limits};
 ///
 /// `report RUN...` writes a folder with an index.html that opens without a network, each figure as SVG and PNG, and the CSV behind
 /// each. Several runs are shown together: those of the scheduler are compared with each other. A RUN that is a folder of runs stands
-/// for all runs below it. The table of `sched fit --duration` is drawn, too.
+/// for all runs below it. A model of `sched fit --out`, and the table of `sched fit --duration`, are drawn, too.
 ///
 /// Example: `report runs/pairs`
 ///
 /// Example: `report runs/fifo runs/tiresias --out comparison`
+///
+/// Example: `report MODEL.json --out model`
 ///
 /// Example: `report shapes.csv --out durations`
 ///

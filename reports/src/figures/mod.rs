@@ -2,6 +2,7 @@
 //!
 //! To add a figure, write its file, and add it to [`KINDS`] in the place where the page has it.
 
+mod coverage;
 mod devices;
 mod draws;
 mod duration_shapes;
@@ -14,14 +15,18 @@ mod history;
 mod interference;
 mod jct_box;
 mod jct_cdf;
+mod jct_predicted;
 mod job_errors;
 mod job_times;
 mod memory;
 mod memory_together;
+mod model_errors;
+pub(crate) mod model_rows;
 mod operators;
 mod outcomes_table;
 mod pareto;
 mod phases;
+mod plan_heat;
 mod policies;
 mod policy_ratio;
 mod predicted_measured;
@@ -43,7 +48,7 @@ pub(crate) mod together;
 mod utilisation;
 mod values;
 
-use crate::{colours::Colours, figure::Figure, run::Run, shapes::ShapeTable};
+use crate::{colours::Colours, figure::Figure, fitted::FittedModel, run::Run, shapes::ShapeTable};
 
 /// A kind of figure.
 pub struct FigureKind {
@@ -60,6 +65,8 @@ pub enum Make {
     OfRun(fn(&Run, &Colours) -> Vec<Figure>),
     /// From all runs of a report together.
     OfAll(fn(&[Run], &Colours) -> Vec<Figure>),
+    /// From a fitted model of step times, which is of no run.
+    OfModel(fn(&FittedModel, &Colours) -> Vec<Figure>),
     /// From the table of a duration model, which is of no run.
     OfShapes(fn(&ShapeTable, &Colours) -> Vec<Figure>),
 }
@@ -128,6 +135,11 @@ pub const KINDS: &[FigureKind] = &[
         make: Make::OfRun(pareto::make),
     },
     FigureKind {
+        name: "plan-heat",
+        about: "the throughput of plans over the fastest plan at each batch",
+        make: Make::OfRun(plan_heat::make),
+    },
+    FigureKind {
         name: "scaling",
         about: "throughput over the number of devices",
         make: Make::OfRun(scaling::make),
@@ -167,6 +179,16 @@ pub const KINDS: &[FigureKind] = &[
         name: "policies",
         about: "totals of policies, beside each other",
         make: Make::OfAll(policies::make),
+    },
+    FigureKind {
+        name: "jct-predicted",
+        about: "predicted and measured average completion times, by policy",
+        make: Make::OfAll(jct_predicted::make),
+    },
+    FigureKind {
+        name: "coverage",
+        about: "how many jobs ended inside their predicted intervals",
+        make: Make::OfAll(coverage::make),
     },
     FigureKind {
         name: "policy-ratio",
@@ -230,6 +252,16 @@ pub const KINDS: &[FigureKind] = &[
         make: Make::OfRun(slowdown_class::make),
     },
     FigureKind { name: "outcomes", about: "how each job ended", make: Make::OfRun(outcomes_table::make) },
+    FigureKind {
+        name: "model-errors",
+        about: "the errors of a fitted model on rows that were left out, beside the differences between launches",
+        make: Make::OfModel(model_errors::make),
+    },
+    FigureKind {
+        name: "model-rows",
+        about: "the measured throughput that a model was fitted to, over the number of devices",
+        make: Make::OfModel(model_rows::make),
+    },
     FigureKind {
         name: "duration-shapes",
         about: "the shapes of a duration model: what each level of a feature, or of a pair, multiplies durations by",

@@ -17,7 +17,7 @@ fn all(runs: &[Run]) -> Vec<(&'static str, Figure)> {
         Make::OfRun(make) => runs.iter().flat_map(|run| make(run, &colours)).collect::<Vec<_>>(),
         Make::OfAll(make) => make(runs, &colours),
         // They are of no run, and have tests of their own.
-        Make::OfShapes(_) => Vec::new(),
+        Make::OfShapes(_) | Make::OfModel(_) => Vec::new(),
     };
     KINDS.iter().flat_map(|kind| of(kind).into_iter().map(|figure| (kind.name, figure))).collect()
 }

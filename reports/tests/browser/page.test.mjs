@@ -78,6 +78,33 @@ for (const name of Object.keys(RUNS)) {
   }
 }
 
+test('three figures are open; a link to a folded one opens it, and so does printing until it is done', async () => {
+  const out = report('policies');
+  const { page, close } = await open(address(out));
+  const isOpen = (id) => page.evaluate((id) => document.getElementById(id).querySelector('.fold').open, id);
+  const ids = await page.$$eval('figure', (all) => all.map((figure) => figure.id));
+  const states = async () => Promise.all(ids.map(isOpen));
+  const before = await states();
+  assert.equal(before.filter(Boolean).length, 3);
+  const [first, second] = ids.filter((_, at) => !before[at]);
+  await page.click(`nav a[href="#${first}"]`);
+  assert.ok(await isOpen(first));
+  const printed = await page.evaluate(() => {
+    dispatchEvent(new Event('beforeprint'));
+    const open = [...document.querySelectorAll('.fold')].every((fold) => fold.open);
+    dispatchEvent(new Event('afterprint'));
+    return open;
+  });
+  assert.ok(printed);
+  assert.equal((await states()).filter(Boolean).length, 4);
+  await close();
+  const linked = await open(`${address(out)}#${second}`);
+  assert.ok(await linked.page.evaluate((id) => document.getElementById(id).querySelector('.fold').open, second));
+  await linked.page.click('#unfold');
+  assert.ok(await linked.page.$$eval('.fold', (all) => all.every((fold) => fold.open)));
+  await linked.close();
+});
+
 const rows = (page, figure, column) => page.$$eval(
   `[id="${figure}"] tbody tr:not([hidden])`,
   (all, column) => all.map((row) => row.cells[column].dataset.v),
@@ -106,7 +133,7 @@ test('a header sorts by value, both ways, with missing values last', async () =>
 
 test('tables are reached and used with keys alone', async () => {
   const { page, close } = await open(address(report('single')));
-  await page.focus('[id=summary] h3 a');
+  await page.focus('[id=summary] .fold > summary');
   const isIn = (selector) => page.evaluate((selector) => document.activeElement.matches(selector), selector);
   for (let presses = 0; !(await isIn('[id=summary] [data-filter]')); presses += 1) {
     assert.ok(presses < 10, 'the filter is reached');
@@ -170,6 +197,7 @@ test('the theme follows the system, and the button changes it for good', async (
 test('the time of a Gantt chart is stretched, moved and shown whole again', async () => {
   const { page, wrong, close } = await open(address(report('policies')));
   const figure = page.locator('figure[id^=gantt]').first();
+  await figure.locator('.fold > summary').click();
   await figure.scrollIntoViewIfNeeded();
   const frame = await figure.locator('[data-plot=time]').evaluate((mark) => ({ ...mark.dataset }));
   const shown = () => figure.locator('.mark[data-from]').evaluateAll((all) => all

@@ -8,6 +8,7 @@ mod durations;
 mod gate;
 mod measured;
 mod metrics;
+mod models;
 mod output;
 mod over_runs;
 mod paired;

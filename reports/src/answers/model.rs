@@ -1,0 +1,69 @@
+//! A fitted model: how far its predictions may be off, and which measured plan is the fastest.
+
+use super::{counted, some_of};
+use crate::{
+    figures::model_rows::{label, numbers},
+    fitted::{FittedModel, over_all},
+    table::Unit,
+};
+
+pub(super) fn answer(model: &FittedModel) -> String {
+    let mut errors: Vec<(f64, String)> = Vec::new();
+    let mut unknown = 0;
+    for workload in &model.file.workloads {
+        let Some(of) = over_all(workload) else {
+            unknown += 1;
+            continue;
+        };
+        let inside = of
+            .covered_percent
+            .map_or(String::new(), |percent| format!(", {percent:.0} % inside their 95 % intervals"));
+        let differ = workload.launches_differ.map_or(String::new(), |differ| {
+            format!(", while launches differ by {:.1} %", differ.mean_percent)
+        });
+        errors.push((
+            of.mean_percent,
+            format!(
+                "{} by {:.1} % on average and {:.1} % at most over {}{inside}{differ}",
+                workload.workload,
+                of.mean_percent,
+                of.max_percent,
+                counted(of.rows as usize, "row")
+            ),
+        ));
+    }
+    errors.sort_by(|one, other| other.0.total_cmp(&one.0));
+    let said: Vec<String> = errors.into_iter().map(|(_, words)| words).collect();
+    let said = match said.is_empty() {
+        true => "No row was left out of a fit, so that nothing is known of the errors.".into(),
+        false => {
+            format!("On rows that were left out of the fit, predictions are off for {}.", some_of(&said))
+        }
+    };
+    let unknown = match unknown {
+        0 => String::new(),
+        _ => format!(" For {}, no error is known.", counted(unknown, "workload")),
+    };
+    format!("{said}{unknown}{}", fastest(model))
+}
+
+/// The fastest measured plan of each workload.
+fn fastest(model: &FittedModel) -> String {
+    let of_workload = |workload| {
+        let workload: &formats::fitted::FittedWorkload = workload;
+        let rows = workload.rows.iter().filter(|row| !row.doubtful);
+        let best = rows.max_by(|one, other| numbers(one).1.total_cmp(&numbers(other).1))?;
+        let (devices, rate) = numbers(best);
+        Some(format!(
+            "{} with {} samples on {}",
+            label(workload, best),
+            Unit::PerS.show(rate),
+            counted(devices as usize, "device")
+        ))
+    };
+    let said: Vec<String> = model.file.workloads.iter().filter_map(of_workload).collect();
+    match said.is_empty() {
+        true => String::new(),
+        false => format!(" Fastest measured plans, without intervals: {}.", some_of(&said)),
+    }
+}
