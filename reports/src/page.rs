@@ -1,28 +1,27 @@
 //! The page: one HTML file that needs nothing else, and asks nothing of a network.
 
+mod run;
+
 use askama::Template;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use record::rows::Usability;
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    activity::StayEnd,
     answers::{Answer, answers},
     canvas::{classes, dark_variables, variables},
     doubt,
     figure::Figure,
     figures::Make,
     report::{Placed, Report},
-    run::{Run, RunKind},
+    run::Run,
     scheduled::is_scheduled,
     table::{Cell, Table},
 };
 
+use self::run::{RunOnPage, on_page};
+
 /// A table on the page has at most this many rows; the CSV file has all.
 const MOST_ROWS: usize = 500;
-
-/// A longer command, in letters, is shown by its begin until a reader opens it.
-const LONG_COMMAND: usize = 400;
 
 /// The number of figures that are not folded.
 const MOST_OPEN: usize = 3;
@@ -55,20 +54,6 @@ struct Page<'a> {
     answers: Vec<AnswerOnPage<'a>>,
     findings: Vec<Finding<'a>>,
     sections: Vec<Section<'a>>,
-}
-
-struct RunOnPage<'a> {
-    run: &'a Run,
-    number: usize,
-    kind: &'static str,
-    status: String,
-    is_well: bool,
-    usability: Option<Usability>,
-    revision: String,
-    command: String,
-    /// The begin of a command that is too long to be shown at once.
-    command_head: Option<String>,
-    devices: String,
 }
 
 struct AnswerOnPage<'a> {
@@ -184,52 +169,6 @@ fn policy(links: Links<'_>) -> String {
         "default-src 'none'; script-src 'sha256-{hash}'; style-src 'unsafe-inline'; img-src data:; \
          connect-src {connect}; base-uri 'none'; form-action 'none'"
     )
-}
-
-fn on_page(number: usize, run: &Run) -> RunOnPage<'_> {
-    let missing = run.end.as_ref().map_or(0, |end| end.missing.len());
-    let usability = Usability::of_run(&run.summaries, &run.interference, missing);
-    let may_be_quoted = usability.as_ref().is_none_or(Usability::may_be_quoted);
-    let (status, is_well) = match &run.end {
-        Some(end) if end.exit_code == 0 && !may_be_quoted => ("ended; do not quote".into(), false),
-        Some(end) if end.exit_code == 0 => ("ended well".into(), true),
-        Some(end) if end.missing.is_empty() => (format!("ended with exit code {}", end.exit_code), false),
-        Some(end) => {
-            (format!("ended with exit code {}; {} missing", end.exit_code, end.missing.len()), false)
-        }
-        None => (format!("has no end: {}", so_far(run)), false),
-    };
-    let command = run.manifest.command.join(" ");
-    RunOnPage {
-        run,
-        number,
-        usability,
-        kind: match run.kind() {
-            RunKind::Single => "jobs alone",
-            RunKind::Colocate => "jobs together",
-            RunKind::Scheduled => "trace on devices",
-            RunKind::Simulated => "trace in simulation",
-        },
-        status,
-        is_well,
-        revision: run.manifest.git_revision.clone().unwrap_or_else(|| "unknown".into()),
-        command_head: (command.chars().count() > LONG_COMMAND)
-            .then(|| command.chars().take(LONG_COMMAND / 3).collect()),
-        command,
-        devices: run.devices(),
-    }
-}
-
-/// How far a run has come that goes on, or that was killed.
-fn so_far(run: &Run) -> String {
-    match run.activity() {
-        Some(activity) => {
-            let finished = activity.stays.iter().filter(|stay| stay.end == StayEnd::Finished).count();
-            format!("{finished} of {} jobs have finished so far", run.manifest.cells.len())
-        }
-        None if run.measurements.is_empty() => "it is a table of another run, or has no row yet".into(),
-        None => format!("{} launches have rows so far", run.measurements.len()),
-    }
 }
 
 /// An answer with its place on the page.

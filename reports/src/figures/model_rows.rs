@@ -59,8 +59,7 @@ fn plane(workload: &FittedWorkload, batches: &BTreeSet<u32>) -> Plane {
             Point {
                 label: label(workload, row),
                 doubt: if row.doubtful { "all other rows contradict it".into() } else { String::new() },
-                is_marked: !row.doubtful
-                    && !rows.iter().filter(|row| !row.doubtful).any(|row| is_beaten(&row)),
+                is_marked: !row.doubtful && !rows.iter().filter(|row| !row.doubtful).any(is_beaten),
                 ..Point::at(f64::from(devices), rate)
             }
         };
