@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use front_door::Door;
 use reports::figures::KINDS;
 
-fn root() -> &'static Path {
+pub(crate) fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 

@@ -1,6 +1,7 @@
 //! `report` as a user runs it.
 
 mod answers;
+mod columns;
 mod compared;
 mod damaged;
 mod documents;
