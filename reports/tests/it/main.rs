@@ -19,4 +19,5 @@ mod replaced;
 mod serve;
 mod served;
 mod tables;
+mod tutorial;
 mod version;
