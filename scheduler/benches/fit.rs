@@ -50,6 +50,7 @@ fn rows() -> Vec<FittedRow> {
         updated_ns: None,
         peak_memory_bytes: None,
         doubtful: false,
+        left_out: None,
     };
     plans.into_iter().map(row).collect()
 }

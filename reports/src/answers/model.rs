@@ -55,9 +55,9 @@ fn fastest(model: &FittedModel) -> String {
         let best = rows.max_by(|one, other| numbers(one).1.total_cmp(&numbers(other).1))?;
         let (devices, rate) = numbers(best);
         Some(format!(
-            "{} with {} samples on {}",
+            "{} with {} samples/s on {}",
             label(workload, best),
-            Unit::PerS.show(rate),
+            Unit::PerS.show(rate).trim_end_matches("/s"),
             counted(devices as usize, "device")
         ))
     };

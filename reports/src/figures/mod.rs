@@ -21,6 +21,7 @@ mod job_times;
 mod memory;
 mod memory_together;
 mod model_errors;
+mod model_predicted;
 pub(crate) mod model_rows;
 mod operators;
 mod outcomes_table;
@@ -256,6 +257,11 @@ pub const KINDS: &[FigureKind] = &[
         name: "model-errors",
         about: "the errors of a fitted model on rows that were left out, beside the differences between launches",
         make: Make::OfModel(model_errors::make),
+    },
+    FigureKind {
+        name: "model-predicted",
+        about: "predicted against measured step times of a fitted model, each row predicted from the others",
+        make: Make::OfModel(model_predicted::make),
     },
     FigureKind {
         name: "model-rows",

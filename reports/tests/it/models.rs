@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeMap, fs};
 
-use formats::fitted::{FitErrors, FittedRow, FittedWorkload, LaunchesDiffer, Layout, ModelFile, ModelSource};
+use formats::fitted::{
+    FitErrors, FittedRow, FittedWorkload, LaunchesDiffer, Layout, LeftOutStep, ModelFile, ModelSource,
+};
 use front_door::Door;
 use record::rows::from_csv;
 
@@ -20,7 +22,14 @@ fn row(batch: u32, plan: &str, devices: u32, step_ns: u64) -> FittedRow {
         updated_ns: None,
         peak_memory_bytes: None,
         doubtful: false,
+        left_out: None,
     }
+}
+
+/// A prediction with an interval of a fifth to each side.
+fn predicted(step_ns: u64) -> Option<LeftOutStep> {
+    let ends = [step_ns / 5 * 4, step_ns / 5 * 6];
+    Some(LeftOutStep { step_ns, step_ns_ci_lo: ends[0], step_ns_ci_hi: ends[1] })
 }
 
 fn model() -> ModelFile {
@@ -47,8 +56,8 @@ fn model() -> ModelFile {
         memory: None,
     };
     let rows = vec![
-        row(8, "dp1", 1, 20_000_000),
-        row(8, "dp2", 2, 12_500_000),
+        FittedRow { left_out: predicted(22_000_000), ..row(8, "dp1", 1, 20_000_000) },
+        FittedRow { left_out: predicted(10_000_000), ..row(8, "dp2", 2, 12_500_000) },
         row(8, "dp2-gc", 2, 16_000_000),
         FittedRow { doubtful: true, ..row(8, "dp2-ga2", 2, 1_000_000) },
     ];
@@ -80,7 +89,9 @@ fn a_model_has_a_page_with_its_errors_and_the_rows_that_it_was_fitted_to() {
         "lstm by 6.0 % on average and 18.0 % at most over 20 rows, 95 % inside their 95 % intervals",
         "while launches differ by 1.5 %",
         "For 1 workload, no error is known",
-        "lstm@b8@dp2 with 640/s samples on 2 devices",
+        "lstm@b8@dp2 with 640 samples/s on 2 devices",
+        "Bars are 95 % intervals; 1 of 2 rows are inside",
+        "2 rows that the first formula does not describe",
         "Fitted models",
         "new: no row was left out of a fit",
         "lstm@b8@dp2-ga2: all other rows contradict it",
@@ -106,6 +117,22 @@ fn a_model_has_a_page_with_its_errors_and_the_rows_that_it_was_fitted_to() {
         let (devices, rate) = drawn[label];
         assert!(devices == expected.0 && (rate - expected.1).abs() < 1e-9, "{label}: {devices} {rate}");
     }
+}
+
+#[test]
+fn predicted_steps_stand_against_the_measured_ones() {
+    let door = Door::new(env!("CARGO_BIN_EXE_report"));
+    model().write(&door.path("MODEL.json")).expect("the folder is writable");
+    let csv = door.exits(0, "table model-predicted MODEL.json --csv").out;
+    let (columns, cells) = from_csv(csv.as_bytes()).expect("it is CSV");
+    let at = |name: &str| columns.iter().position(|column| column == name).expect("a column");
+    let of_row = |cells: &Vec<String>| {
+        let number = |name: &str| cells[at(name)].parse::<f64>().expect("a number");
+        (cells[at("label")].clone(), number("measured_step_ns"), number("predicted_step_ns"))
+    };
+    let drawn: Vec<_> = cells.iter().map(of_row).collect();
+    let expected = [("lstm@b8@dp2", 12.5e6, 10e6), ("lstm@b8@dp1", 20e6, 22e6)];
+    assert_eq!(drawn, expected.map(|(label, measured, predicted)| (label.to_owned(), measured, predicted)));
 }
 
 #[test]

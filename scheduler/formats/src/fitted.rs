@@ -232,6 +232,19 @@ pub struct FittedRow {
     /// All other rows contradict it, and nothing is fitted to it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub doubtful: bool,
+    /// What the first formula predicts of it when its configuration is left out of the fit; absent if the formula does not describe it,
+    /// or if too few other configurations are left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<LeftOutStep>,
+}
+
+/// The time of a step that was predicted of a configuration from all others, with its 95 % interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LeftOutStep {
+    pub step_ns: u64,
+    pub step_ns_ci_lo: u64,
+    pub step_ns_ci_hi: u64,
 }
 
 /// A configuration that did not fit into the memory of its devices.

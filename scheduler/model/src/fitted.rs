@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use formats::fitted::{
-    BasisWord, FittedParameter, FittedRow, FittedWorkload, FormulaFit, FormulaName, ModelFile, Origin,
+    BasisWord, FittedParameter, FittedRow, FittedWorkload, FormulaFit, FormulaName, LeftOutStep, ModelFile,
+    Origin,
 };
 use nalgebra::SMatrix;
 use record::facts::Facts;
@@ -342,6 +343,10 @@ pub fn fit_and_predict(
     let held_out = choice::held_out(&believed, held_out, options);
     let in_order = choice::in_order(&believed, options)?;
     let singly = in_order.first().map_or(Vec::new(), |(_, left_out)| left_out.clone());
+    for (row, observation) in rows.iter_mut().zip(&observations) {
+        let own = singly.iter().find(|left_out| left_out.setting == observation.setting);
+        row.left_out = own.map(left_out_step);
+    }
     let fits = in_order.into_iter().map(|(mut fit, left_out)| {
         let described = described(fit.formula, &observations);
         fit.covariance += doubts::spread(&fit, &described, &explanations, options);
@@ -365,6 +370,15 @@ pub fn fit_and_predict(
         memory: None,
     };
     Ok((fitted, RowsLeftOut { singly, held_out }))
+}
+
+fn left_out_step(left_out: &LeftOut) -> LeftOutStep {
+    let ns = |seconds: f64| (seconds * 1e9).round() as u64;
+    LeftOutStep {
+        step_ns: ns(left_out.predicted_s),
+        step_ns_ci_lo: ns(left_out.interval_s.0),
+        step_ns_ci_hi: ns(left_out.interval_s.1),
+    }
 }
 
 /// [`fit_and_predict`] without the predictions.

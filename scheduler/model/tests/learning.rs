@@ -40,6 +40,7 @@ fn of_one_device() -> FittedModel {
         updated_ns: None,
         peak_memory_bytes: None,
         doubtful: false,
+        left_out: None,
     };
     let rows = [8, 16, 32, 64].map(row).into();
     let options = Options::new(Parts::A800, 1);

@@ -266,6 +266,7 @@ fn coverage(count: usize, wrong: usize, sets: u64) -> (f64, f64) {
                     updated_ns: None,
                     peak_memory_bytes: None,
                     doubtful: false,
+                    left_out: None,
                 }
             })
             .collect();

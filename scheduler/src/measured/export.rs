@@ -93,6 +93,7 @@ fn row(launch: &ExportRow) -> Result<Row, &'static str> {
             updated_ns: None,
             peak_memory_bytes: launch.peak_memory_bytes,
             doubtful: false,
+            left_out: None,
         },
         launches: vec![step_ns],
         device_s: None,

@@ -125,6 +125,7 @@ fn row(
             updated_ns: None,
             peak_memory_bytes: summary.peak_memory_bytes,
             doubtful: false,
+            left_out: None,
         },
         launches: launches.iter().filter_map(|row| row.step_ns_mean).collect(),
         device_s: (walls > 0).then(|| walls as f64 / 1e9 * f64::from(division.devices)),

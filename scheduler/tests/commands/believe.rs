@@ -43,6 +43,7 @@ pub(crate) fn model(door: &Door, name: &str, device_type: &str, workloads: &[(&s
             updated_ns: None,
             peak_memory_bytes: None,
             doubtful: false,
+            left_out: None,
         };
         let rows = [(8, 1), (16, 1), (32, 1), (16, 2)].map(row).into();
         let options = Options::new(Parts::A800, 1);

@@ -62,6 +62,29 @@ fn pollux_fit(file: &ModelFile) -> &FormulaFit {
         .expect("it describes all rows")
 }
 
+/// The mean of the errors of rows, each predicted from the others, is that of the errors of the first formula.
+#[test]
+fn the_rows_of_a_model_have_what_the_others_predict_of_them() {
+    let file = fitted(&crate::door(), &pollux_rows());
+    let workload = &file.workloads[0];
+    let errors: Vec<f64> = workload
+        .rows
+        .iter()
+        .filter_map(|row| Some(100.0 * (row.left_out?.step_ns as f64 / row.step_ns as f64 - 1.0).abs()))
+        .collect();
+    let all = &workload.fits[0].leave_one_out[0];
+    assert_eq!((&*all.plans, all.rows as usize), ("all", errors.len()));
+    let mean = errors.iter().sum::<f64>() / errors.len() as f64;
+    assert!((mean - all.mean_percent).abs() < 1e-4, "{mean} and {}", all.mean_percent);
+    for row in &workload.rows {
+        let left_out = row.left_out.expect("the formula describes all rows");
+        assert!(
+            left_out.step_ns_ci_lo < left_out.step_ns && left_out.step_ns < left_out.step_ns_ci_hi,
+            "{row:?}"
+        );
+    }
+}
+
 fn values(fit: &FormulaFit) -> Vec<f64> {
     fit.parameters.iter().map(|parameter| parameter.value).collect()
 }

@@ -266,6 +266,7 @@ fn row_of(global_batch: u32, plan: Plan, placement: Vec<u32>, step_ns: u64) -> F
         updated_ns: None,
         peak_memory_bytes: None,
         doubtful: false,
+        left_out: None,
     }
 }
 

@@ -81,6 +81,7 @@ pub(super) fn model(workload: &Workload, global_batch: u32, nth: usize) -> Model
             updated_ns: None,
             peak_memory_bytes: Some(peak.round() as u64),
             doubtful: false,
+            left_out: None,
         })
     };
     let on_nodes = |plan: Plan| {
