@@ -278,7 +278,7 @@ impl Gandiva {
         [self.turns.next(is_turn, goes_on), self.next_growth(view)].into_iter().flatten().min()
     }
 
-    /// Whether time changes what happens next: groups take turns, jobs wait that are placed otherwise after some time, or spread jobs may
+    /// Whether time changes what happens next: groups take turns, the rules for the placement of waiting jobs relax, or spread jobs may
     /// move once they have run for long enough.
     fn goes_on(&self, view: &View<'_>) -> bool {
         let suspended = |(job, _): (JobId, _)| !is_up(view, job) && !self.is_barred(job);
@@ -293,7 +293,7 @@ impl Gandiva {
         let takes_turns = self.residents.iter().any(suspended) || !self.queue.is_empty();
         (takes_turns && self.residents.iter().any(may_run))
             || self.queue.iter().any(relaxes)
-            || (self.queue.is_empty() && self.waits_to_gather(view))
+            || (self.queue.is_empty() && self.may_gather_later(view))
     }
 }
 

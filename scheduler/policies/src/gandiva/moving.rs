@@ -142,16 +142,20 @@ impl Gandiva {
         nodes.min().map(|(_, _, devices)| devices[..count].to_vec())
     }
 
-    /// Whether a job on more nodes than it needs will move to fewer as soon as it has run for long enough.
-    pub(super) fn waits_to_gather(&self, view: &View<'_>) -> bool {
-        if !self.settings.slices || !self.settings.migrates || self.settings.moves == 0.0 {
-            return false;
-        }
-        let mut groups = self.residents.groups(view);
-        groups.retain(|group| {
-            nodes_of(view, &group.devices).len() > 1 && self.restart_s(view, group.first).is_some()
-        });
-        groups.iter().any(|group| self.room_for(view, group).is_some()) || self.has_swap(view, groups)
+    /// Whether a job is on more nodes than it needs, and may move or trade once it has run for long enough.
+    pub(super) fn may_gather_later(&self, view: &View<'_>) -> bool {
+        let is_spread = |devices: &[DeviceId]| {
+            let first = view.topology.node_of(devices[0]);
+            devices.iter().any(|device| view.topology.node_of(*device) != first)
+        };
+        let may = self.settings.slices && self.settings.migrates && self.settings.moves > 0.0;
+        may && self.residents.iter().any(|(job, resident)| {
+            is_spread(&resident.devices) && self.restart_s(view, job).is_some() && {
+                let pool = view.occupancy.pool_of(resident.devices[0]);
+                let fewest = view.occupancy.fewest_nodes(pool, resident.devices.len() as u32);
+                fewest.is_some_and(|fewest| nodes_of(view, &resident.devices).len() > fewest as usize)
+            }
+        })
     }
 
     /// Moves the jobs of the node with the most free devices away, if most of its devices are free.

@@ -2,11 +2,16 @@
 //!
 //! The paper migrates a job for locality when devices become free (section 3.2.2). In a full cluster none do, and two jobs that came when
 //! the cluster was fragmented would stay spread for their lives. A swap is two such migrations at once. It has to gain for both jobs:
-//! each is compared with its rate before, and if one is slower, both go back.
+//! a job whose rate was known is compared with it, and if one is slower, both go back.
 
 use engine::{cluster::JobId, topology::DeviceId, view::View};
 
-use super::{Gandiva, place::has_cores, residents::Group, trials::nodes_of};
+use super::{
+    Gandiva,
+    place::has_cores,
+    residents::Group,
+    trials::{Partner, nodes_of},
+};
 
 /// The devices of two jobs after a swap.
 struct Swap {
@@ -30,17 +35,8 @@ impl Gandiva {
         }
     }
 
-    /// Whether two of these jobs can trade devices.
-    pub(super) fn has_swap(&self, view: &View<'_>, mut groups: Vec<Group>) -> bool {
-        groups.retain(|group| self.may_trade(view, group));
-        let mut pairs = groups
-            .iter()
-            .enumerate()
-            .flat_map(|(index, one)| groups[index + 1..].iter().map(move |other| [one, other]));
-        pairs.any(|pair| !self.swaps(view, pair).is_empty())
-    }
-
-    /// Whether a job is on more nodes than it needs, with devices that it shares with no other job, and was not slower after a swap.
+    /// Whether a job is on more nodes than it needs, with devices that it shares with no other job, is on no trial, and was
+    /// not slower after a swap.
     fn may_trade(&self, view: &View<'_>, group: &Group) -> bool {
         let is_own =
             |device: &DeviceId| self.residents.on(*device).len() == 1 && !view.occupancy.is_lost(*device);
@@ -48,6 +44,7 @@ impl Gandiva {
         let fewest = view.occupancy.fewest_nodes(pool, group.devices.len() as u32);
         group.devices.iter().all(is_own)
             && !self.trials.slower_after_swap.contains(&group.first)
+            && !self.trials.has_moved(group.first)
             && fewest.is_some_and(|fewest| nodes_of(view, &group.devices).len() > fewest as usize)
     }
 
@@ -93,12 +90,16 @@ impl Gandiva {
     }
 
     fn trade(&mut self, view: &View<'_>, Swap { jobs, devices }: Swap, reasons: &mut Vec<String>) {
-        let before = jobs.map(|job| self.residents.get(job).map(|resident| resident.devices.clone()));
+        let moved = |(job, after): (JobId, &Vec<DeviceId>)| {
+            let resident = self.residents.get(job)?;
+            Some(Partner { job, before: (resident.devices.clone(), resident.plan), after: after.clone() })
+        };
+        let partners = jobs.into_iter().zip(&devices).filter_map(moved).collect::<Vec<_>>();
         for (job, devices) in jobs.into_iter().zip(devices) {
             self.relocate(view, job, (devices, false), reasons);
         }
-        for (job, (partner, devices)) in jobs.into_iter().zip(jobs.into_iter().zip(before).rev()) {
-            self.trials.traded(job, (partner, devices.unwrap_or_default()));
+        for (job, partner) in jobs.into_iter().zip(partners.into_iter().rev()) {
+            self.trials.traded(job, partner);
         }
     }
 }

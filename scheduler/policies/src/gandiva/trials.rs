@@ -45,8 +45,16 @@ struct PackTrial {
 struct MoveTrial {
     from: (Vec<DeviceId>, Option<Plan>),
     before: Rate,
-    /// The job that traded devices with it, and the devices of that job before.
-    partner: Option<(JobId, Vec<DeviceId>)>,
+    /// The job that traded devices with it.
+    partner: Option<Partner>,
+}
+
+/// The other job of a swap.
+#[derive(Clone, Debug)]
+pub(super) struct Partner {
+    pub(super) job: JobId,
+    pub(super) before: (Vec<DeviceId>, Option<Plan>),
+    pub(super) after: Vec<DeviceId>,
 }
 
 impl Trials {
@@ -63,7 +71,7 @@ impl Trials {
     }
 
     /// Lets a job that was moved, and its partner in the swap, go back together.
-    pub(super) fn traded(&mut self, job: JobId, partner: (JobId, Vec<DeviceId>)) {
+    pub(super) fn traded(&mut self, job: JobId, partner: Partner) {
         if let Some(trial) = self.moves.get_mut(&job) {
             trial.partner = Some(partner);
         }
@@ -188,24 +196,25 @@ impl Gandiva {
             self.trials.slower_after_swap.insert(job);
         }
         self.trials.moves.remove(&job);
-        let goes =
-            |other: &JobId| *other == job || partner.as_ref().is_some_and(|(partner, _)| partner == other);
-        let is_open = |device: &DeviceId| {
-            !view.occupancy.is_lost(*device) && self.residents.on(*device).iter().all(goes)
+        // A partner that has moved or grown since is no longer part of the swap.
+        let is_where_it_went = |partner: &Partner| {
+            self.residents.get(partner.job).is_some_and(|resident| resident.devices == partner.after)
         };
-        let of_partner = partner.as_ref().filter(|(partner, _)| self.residents.has(*partner));
-        let mut needed = devices.iter().chain(of_partner.into_iter().flat_map(|(_, devices)| devices));
-        let goes_back = needed.all(is_open);
+        let partner = partner.filter(is_where_it_went);
+        let leaves =
+            |other: &JobId| *other == job || partner.as_ref().is_some_and(|partner| partner.job == *other);
+        let is_open = |device: &DeviceId| {
+            !view.occupancy.is_lost(*device) && self.residents.on(*device).iter().all(leaves)
+        };
+        let of_partner = partner.iter().flat_map(|partner| &partner.before.0);
+        let goes_back = devices.iter().chain(of_partner).all(is_open);
         let what = if goes_back { "goes back" } else { "stays, because the devices before are taken" };
         reasons.push(format!("{name} {what}: {value:.3} ± {half_width:.3} times as fast as before"));
         if goes_back {
             self.residents.relocate(view, job, devices, plan);
-            if let Some((partner, devices)) = partner
-                && let Some(resident) = self.residents.get(partner)
-            {
-                let plan = resident.plan;
-                self.residents.relocate(view, partner, devices, plan);
-                self.trials.moves.remove(&partner);
+            if let Some(Partner { job, before: (devices, plan), .. }) = partner {
+                self.residents.relocate(view, job, devices, plan);
+                self.trials.moves.remove(&job);
             }
         }
     }

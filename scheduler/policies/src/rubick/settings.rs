@@ -103,7 +103,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         Kind::Words(&["benefit", "slope"]),
         "benefit",
         "when devices go to another job or plan: benefit, if the work that is gained until the job ends exceeds the work that others lose \
-         and the restarts; slope, if its curve rises more than those of the others fall, whatever restarts cost, as in the artifact",
+         and the restarts; slope, if the job gains more speed than others lose, whatever restarts cost, as in the artifact",
     ),
     Setting::new(
         "reclaim",
