@@ -261,13 +261,28 @@ pub(super) fn of_quota(periods: Option<u64>) -> Option<Found> {
     Some((Warning::Throttled, format!("a CPU quota of its cgroup stopped it in {periods} periods")))
 }
 
-/// Warnings from the readings of one device. `own_cpu_ns` is the CPU time of all jobs of the run on it, if it is known.
-pub(super) fn of_device(
-    name: &str,
-    rows: &[&DeviceSample],
-    own_cpu_ns: Option<u64>,
+/// A warning if programs of others used the cores of some devices. `own_cpu_ns` is the CPU time of all jobs of the run on these devices. It
+/// is known of all devices together: how the ranks of a job divide theirs is not.
+pub(super) fn of_others(
+    devices: &[(String, Vec<&DeviceSample>)],
+    own_cpu_ns: u64,
     windows: &[Window],
-) -> Vec<Found> {
+) -> Option<Found> {
+    let length: Nanos = windows.iter().map(Window::length).sum();
+    let busy = |rows: &[&DeviceSample]| {
+        let readings = rows.iter().filter_map(|row| Some((row.mono_ns, row.busy_ns?)));
+        growth_in(readings, Nanos::ZERO, windows).map(|ns| ns as f64)
+    };
+    let busy: Option<f64> = devices.iter().map(|(_, rows)| busy(rows)).sum();
+    let cores: f64 = devices.iter().map(|(name, _)| cores(name)).sum();
+    let percent = 100.0 * (busy? - own_cpu_ns as f64) / (length.0 as f64 * cores).max(1.0);
+    let names = || devices.iter().map(|(name, _)| &**name).collect::<Vec<_>>().join(",");
+    (percent > warnings::FOREIGN_PERCENT)
+        .then(|| (Warning::Foreign, format!("other programs used {percent:.1} % of {}", names())))
+}
+
+/// Warnings from the readings of one device.
+pub(super) fn of_device(name: &str, rows: &[&DeviceSample], windows: &[Window]) -> Vec<Found> {
     let mut found = Vec::new();
     let length: Nanos = windows.iter().map(Window::length).sum();
     let capacity_ns = length.0 as f64 * cores(name);
@@ -283,12 +298,6 @@ pub(super) fn of_device(
     }
     if let Some(stolen) = grown(|row| row.steal_ns).map(percent).filter(|p| *p > warnings::STEAL_PERCENT) {
         found.push((Warning::Steal, format!("the hypervisor took {stolen:.1} % of {name} away")));
-    }
-    if let (Some(busy), Some(own)) = (grown(|row| row.busy_ns), own_cpu_ns) {
-        let foreign = percent(busy - own as f64);
-        if foreign > warnings::FOREIGN_PERCENT {
-            found.push((Warning::Foreign, format!("other programs used {foreign:.1} % of {name}")));
-        }
     }
     found.extend(Tier::ALL.iter().filter_map(|&tier| of_tier(name, rows, tier, windows)));
     if let Some(gap) = devices::unread_pcie(rows, windows) {
@@ -395,7 +404,7 @@ mod tests {
     fn of_gpu(parts: &[Vec<DeviceSample>]) -> Vec<Found> {
         let mut rows: Vec<&DeviceSample> = parts.iter().flatten().collect();
         rows.sort_by_key(|row| row.mono_ns);
-        of_device("cuda:0", &rows, None, &[Window { start: Nanos(1_000_000_000), end: Nanos(9_000_000_000) }])
+        of_device("cuda:0", &rows, &[Window { start: Nanos(1_000_000_000), end: Nanos(9_000_000_000) }])
     }
 
     #[test]

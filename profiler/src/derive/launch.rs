@@ -375,7 +375,7 @@ impl LaunchRecord<'_> {
 
     /// Fills in the readings in the windows that count. Each window has the launch of the job that it lies in.
     ///
-    /// `known_cpu` converts CPU time of the job into that of all jobs of the run on its device, if it is known.
+    /// `known_cpu` converts CPU time of the job into that of all jobs of the run on its devices, if it is known.
     pub(super) fn fill_from_samples(
         &self,
         row: &mut Measurement,
@@ -390,11 +390,13 @@ impl LaunchRecord<'_> {
         for device in self.distinct_devices() {
             let name = device.to_string();
             let rows = self.samples.of_device(&name, &windows, self.ended);
-            // The CPU time of a rank is known, but not how it is divided among several devices.
-            let own_cpu_ns = row.cpu_ns.filter(|_| self.spec.devices.len() == 1).and_then(&known_cpu);
-            self.find(findings, gates::of_device(&name, &rows, own_cpu_ns, &windows));
-            read.push(rows);
+            self.find(findings, gates::of_device(&name, &rows, &windows));
+            read.push((name, rows));
         }
+        if let Some(own_cpu_ns) = row.cpu_ns.and_then(known_cpu) {
+            self.find(findings, gates::of_others(&read, own_cpu_ns, &windows));
+        }
+        let read: Vec<_> = read.into_iter().map(|(_, rows)| rows).collect();
         devices::fill(row, &read, &windows);
     }
 

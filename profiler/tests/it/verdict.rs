@@ -2,8 +2,8 @@
 
 use std::{fs, process::Command};
 
-use front_door::{KilledAtTheEnd, Said, wait_for};
-use record::rows::{self, RunRow};
+use front_door::{KilledAtTheEnd, Said, has_cores, wait_for};
+use record::rows::{self, RunRow, Warning};
 
 /// A job sleeps for most of its step, and another program has the rest of the core. On a busy machine, the harness may read too rarely.
 #[test]
@@ -32,6 +32,28 @@ fn a_run_beside_another_program_is_not_to_be_quoted_and_strict_says_so() {
         }
     });
     door.exits(0, "derive r");
+    if has_cores(2) {
+        wait_for("the use of both cores is read", || {
+            let door = crate::door();
+            let said = door.exits(
+                0,
+                "single synthetic-sleep@dp2 --device cpu:0,cpu:1 --repeats 1 --seconds 1 --out two",
+            );
+            let row = &door.measurements("two")[0];
+            match row.device_util_percent_mean.zip(row.job_util_percent_mean) {
+                None => Err(said.out),
+                // The other program has one of the two cores.
+                Some((all, own)) => {
+                    assert!(all - own > 30.0, "{row:?}");
+                    assert!(row.warnings.iter().any(|warning| warning == Warning::Foreign), "{row:?}");
+                    let words = "foreign: other programs used ";
+                    let devices = " % of cpu:0,cpu:1; stop them";
+                    assert!(said.err.contains(words) && said.err.contains(devices), "{}", said.err);
+                    Ok(())
+                }
+            }
+        });
+    }
 }
 
 /// The command after each of three launches fails.
