@@ -94,6 +94,7 @@ impl Tally {
             lacking: Vec::new(),
             decision_times: None,
             drawn: None,
+            lower_than: Vec::new(),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! `sched sim`: simulates a trace under one policy or several.
 
+mod by_draw;
 mod nodes;
 mod policies;
 mod progress;
@@ -23,7 +24,10 @@ use engine::{
     cluster::ClusterError,
     journal::{FirstRefusal, Journal, Unrecorded},
 };
-use formats::{fitted::ModelFile, rows::Totals};
+use formats::{
+    fitted::ModelFile,
+    rows::{Draw, Totals},
+};
 use jobs::{
     manifest::{self, RunRequest},
     pool,
@@ -165,12 +169,18 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let unknown = || format!("the costs of switches are not known; {}", inputs.calibrate_first());
     let costs = inputs.costs.as_ref().with_context(unknown)?;
     inputs.doubts().into_iter().chain(inputs.unsteady_tables()).for_each(output::note);
+    if args.rules.draws.is_some() && sources.tables.is_empty() && sources.fitted.is_empty() {
+        output::note(
+            "no step time was measured: the intervals over draws show an assumed drift of the machine of 3 % and the spread of the costs \
+             of switches alone",
+        );
+    }
     // The trace is checked before the directory is made.
     let truth = Box::new(&*inputs.models.truth);
     let sim =
         simulated::cluster(&inputs.topology, &inputs.asked, truth, costs, simulated::Settings::default());
     drop(sim.with_context(|| inputs.files())?);
-    let mut all = Vec::new();
+    let (mut all, mut of_policies) = (Vec::new(), Vec::new());
     let mut exit = Exit::Ok;
     for name in &names {
         if let Some(scheduling) = &mut inputs.manifest.scheduling {
@@ -181,12 +191,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             1 => out.clone(),
             _ => out.join(policies::folder(name)),
         });
-        let (found, is_whole) = simulate(args, (&inputs, &files), out.as_deref(), &consent)
+        let (found, draws, is_whole) = simulate(args, (&inputs, &files), out.as_deref(), &consent)
             .with_context(|| format!("policy {name}"))?;
+        of_policies.push((name.clone(), draws));
         if !is_whole || found.failed > 0 || found.unsupported > 0 {
             exit = Exit::SomeFailed;
         }
         all.push(Totals { policy: name.clone(), lacking, ..found });
+    }
+    for (policy, totals) in all.iter_mut().enumerate() {
+        totals.lower_than = by_draw::lower_than(policy, &of_policies);
     }
     if args.json {
         output::print(rows::to_json(&all))?
@@ -264,13 +278,13 @@ fn device_types(sources: &Sources) -> anyhow::Result<BTreeSet<String>> {
     Ok(types)
 }
 
-/// Simulates the policy of the manifest. Returns the totals, and whether all jobs have ended.
+/// Simulates the policy of the manifest. Returns the totals, the draws, and whether all jobs have ended.
 fn simulate(
     args: &Args,
     (inputs, files): (&RunInputs, &InputFiles<'_>),
     out: Option<&Path>,
     consent: &Consent,
-) -> anyhow::Result<(Totals, bool)> {
+) -> anyhow::Result<(Totals, Vec<Draw>, bool)> {
     let observed = Observed::from_now();
     let run = out.map(RunDir::create).transpose()?;
     let mut decisions = None;
@@ -322,7 +336,7 @@ fn simulate(
     }
     let drawn = totals_of_draws(&draws.rows);
     let totals = tally.totals("", inputs.topology.devices());
-    Ok((Totals { decision_times, drawn, ..totals }, is_whole))
+    Ok((Totals { decision_times, drawn, ..totals }, draws.rows, is_whole))
 }
 
 /// The columns of the totals, which have intervals if they were drawn.
@@ -397,6 +411,7 @@ fn show(all: &[Totals], options: &TableOptions) -> anyhow::Result<()> {
     for row in all {
         row.lacking.iter().try_for_each(|what| output::print(format_args!("{}: {what}", row.policy)))?;
     }
+    by_draw::show(all, options.layout())?;
     show_fairness(all, options.layout())
 }
 

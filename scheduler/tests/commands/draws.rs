@@ -47,6 +47,60 @@ fn the_interval_of_a_job_follows_from_the_drift() {
     assert!(read("one") == read("two"), "a seed gives the same draws, whichever thread simulates them");
 }
 
+/// In a queue, a job may end much earlier without draws than in nearly all draws.
+#[test]
+fn a_prediction_outside_of_its_interval_over_draws_is_read_again() {
+    let door = crate::door();
+    door.exits(
+        0,
+        "trace make any --jobs 60 --every 10s --length log-normal:10s:1.3 --step-time 100ms --seed 3 --out t.csv",
+    );
+    door.exits(0, "sim t.csv --policy sjf --cluster 1x1 --switch-cost 1s --draws 40 --out r");
+    let is_outside =
+        |row: &Prediction| row.range().zip(row.jct_ns).is_some_and(|(range, jct)| !range.contains(jct));
+    let outside = predictions(&door, "r").iter().filter(|row| is_outside(row)).count();
+    assert!(outside > 0, "the trace is chosen for such jobs");
+    door.exits(0, "fidelity r");
+}
+
+/// Both tables have the same seeds, and the policies are compared where as many jobs ended.
+#[test]
+fn policies_are_compared_draw_by_draw() {
+    let door = crate::door();
+    door.exits(
+        0,
+        "trace make any --jobs 30 --every 9s --length log-normal:10s:1 --step-time 100ms --seed 5 --out t.csv",
+    );
+    let sim = "sim t.csv --policy fifo,sjf,srtf --cluster 1x1 --switch-cost 1s --draws 50 --out r";
+    let said = door.exits(0, sim);
+    let means = |policy: &str| -> Vec<u64> {
+        draws(&door, &format!("r/{policy}")).iter().map(|row| row.jct_ns_mean.expect("jobs end")).collect()
+    };
+    let names = ["fifo", "sjf", "srtf"];
+    let lower = |one: &str, other: &str| {
+        means(one).iter().zip(means(other)).filter(|(one, other)| **one < *other).count()
+    };
+    for name in names {
+        let cells = names.map(|other| match name == other {
+            true => "-".to_owned(),
+            false => format!("{} of 50", lower(name, other)),
+        });
+        let line = |line: &str| {
+            let words = line.split_whitespace().collect::<Vec<_>>().join(" ");
+            words == format!("{name} {}", cells.join(" "))
+        };
+        assert!(said.out.lines().any(line), "{name}: {cells:?}: {}", said.out);
+    }
+    assert!(said.err.contains("show an assumed drift of the machine of 3 %"), "{}", said.err);
+    let said = door.exits(0, "sim t.csv --policy fifo,sjf --cluster 1x1 --switch-cost 1s --draws 50 --json");
+    let totals: Vec<Totals> = rows::from_json(&said.out).unwrap();
+    let [of_fifo] = &totals[0].lower_than[..] else { panic!("{totals:?}") };
+    assert_eq!(
+        (&*of_fifo.policy, of_fifo.draws as usize, of_fifo.of_draws),
+        ("sjf", lower("fifo", "sjf"), 50)
+    );
+}
+
 /// The totals are the quantiles of draws.csv, and a trace of one job has one completion time.
 #[test]
 fn intervals_are_quantiles_of_the_draws() {

@@ -194,8 +194,10 @@ impl Rules {
     pub(super) fn of(header: &StringRecord) -> Rules {
         let place = |name: &str| header.iter().position(|column| column == name);
         let estimated = |(lo, column): (usize, &str)| {
-            let of = column.strip_suffix("_ci_lo")?;
-            Some(Estimated { value: place(of)?, lo, hi: place(&format!("{of}_ci_hi"))? })
+            let name = column.strip_suffix("_ci_lo")?;
+            // The interval of a prediction is over draws, as the median is. The prediction itself may lie outside.
+            let value = place(&format!("{name}_median")).or_else(|| place(name))?;
+            Some(Estimated { value, lo, hi: place(&format!("{name}_ci_hi"))? })
         };
         Rules {
             holds: header.iter().map(Holds::of).collect(),

@@ -1,6 +1,7 @@
 //! The tables of the scheduler, with one row type per file. [`record::rows`] reads and writes them.
 
 mod best_plan;
+mod command_output;
 mod draw;
 mod duration;
 mod fairness;
@@ -12,10 +13,10 @@ mod policy;
 mod skip;
 mod suggestion;
 mod together;
-mod told;
 mod totals;
 
 pub use best_plan::{BestPlan, MemorySource, RankBy};
+pub use command_output::{Explained, JobChange, Replayed, WrittenTrace};
 pub use draw::{Draw, DrawnTotals, Range};
 pub use duration::{DurationErrors, DurationEstimator, DurationShape};
 pub use fairness::FinishTimeFairness;
@@ -30,5 +31,4 @@ pub use policy::{PolicyRow, SettingRow};
 pub use skip::{Skip, skipped_ns};
 pub use suggestion::{CurvePoint, MeasuringOrder, Suggestion};
 pub use together::TogetherRow;
-pub use told::{Explained, JobChange, Replayed, WrittenTrace};
-pub use totals::{DecisionTimes, Totals};
+pub use totals::{DecisionTimes, LowerThan, Totals};

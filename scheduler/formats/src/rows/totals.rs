@@ -54,6 +54,19 @@ pub struct Totals {
     pub decision_times: Option<DecisionTimes>,
     /// Present if the trace was simulated with draws.
     pub drawn: Option<DrawnTotals>,
+    /// Compared with the other policies, draw by draw. Empty without draws or other policies.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lower_than: Vec<LowerThan>,
+}
+
+/// In how many draws the average JCT is lower than that of another policy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LowerThan {
+    /// The other policy.
+    pub policy: String,
+    pub draws: u32,
+    /// Draws in which as many jobs ended well under both.
+    pub of_draws: u32,
 }
 
 /// How long a policy took to decide, in microseconds of the host.
