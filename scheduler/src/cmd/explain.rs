@@ -3,11 +3,10 @@
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use cli::agree::Yes;
 use engine::{
     cluster::{JobId, Share},
     job::{Ending, State},
-    replay::replay,
+    replay,
     view::View,
 };
 use formats::{
@@ -18,14 +17,14 @@ use record::rows;
 use rig::{Exit, output};
 use schema::units::Nanos;
 
-use super::{busy, consent, not_repeated, recorded};
+use super::{busy, not_repeated, recorded};
 use crate::{online, policy};
 
 /// Say why a job waits, or runs where it does.
 ///
-/// The decisions of the run are made again up to a turn, as `sched replay` does. Then the state of the job is printed, what the
-/// policy says of it, and the turns that changed it, each with the reason of the policy. No job is started. A policy that is a
-/// program is started. What it says of a job is what it said last in the recorded run.
+/// The decisions of the run are made again up to a turn. Then the state of the job is printed, what the
+/// policy says of it, and the turns that changed it, each with the reason of the policy. No job is started, and no policy that is a
+/// program: what such a policy says of a job is what it said last in the recorded run.
 ///
 /// Example: `sched explain runs/sim/srtf job-3`
 ///
@@ -42,8 +41,6 @@ pub(super) struct Args {
     /// Print the state of the job, the words of the policy and the turns as JSON.
     #[arg(long)]
     json: bool,
-    #[command(flatten)]
-    yes: Yes,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
@@ -58,20 +55,24 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let job = job
         .with_context(|| format!("{}: inputs/trace.csv has no job '{}'", args.run.display(), args.job))?
         .id;
-    let consent = consent(&args.yes, &inputs.manifest)?;
-    let mut policy = policy::build(name, &consent)?;
     let mut engine = inputs.engine();
     let busy = busy(format!("deciding {} turns again", turns.len()));
-    let replayed = replay(&mut engine, &mut *policy, turns);
+    let mut own = None;
+    let replayed = match policy::program(name) {
+        Some(_) => replay::outcomes(&mut engine, turns).map(drop),
+        None => {
+            let policy = own.insert(policy::build(name, &policy::typed(std::iter::empty()))?);
+            replay::replay(&mut engine, &mut **policy, turns)
+        }
+    };
     drop(busy);
     replayed.with_context(|| not_repeated(&args.run))?;
     let view = engine.view();
     let at = turns.last().map(|turn| turn.at_ns).unwrap_or_default();
     let state = state(&view, job, at);
-    let mut says = if has_arrived(turns, job) { policy.explain(&view, job) } else { String::new() };
-    if says.is_empty() {
-        says = recorded_explanation(turns, job);
-    }
+    let policy = own.as_deref().filter(|_| has_arrived(turns, job));
+    let says = policy.map(|policy| policy.explain(&view, job)).filter(|says| !says.is_empty());
+    let says = says.unwrap_or_else(|| recorded_explanation(turns, job));
     let changes: Vec<JobChange> = turns.iter().flat_map(|turn| changes(&view, turn, job)).collect();
     if args.json {
         let (job, policy) = (args.job.clone(), name.clone());

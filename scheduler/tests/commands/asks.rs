@@ -243,15 +243,15 @@ fn what_a_program_says_of_a_job_is_in_the_journal_and_is_explained() {
         "{first}"
     );
     assert_eq!(journal.matches("\"explain\"").count(), 1);
-    let said = door.exits(0, "explain r g --turn 0 --yes");
+    let said = door.exits(0, "explain r g --turn 0");
     let expected = "exec:sh asks.sh: it came with f\n  turn 0 at 0 ns: arrived\n  turn 0 at 0 ns: start on n0/cuda:1 under dp1 (it came with f)\n";
     assert!(said.out.ends_with(expected), "{}", said.out);
-    let said = door.exits(0, "explain r f --yes");
+    let said = door.exits(0, "explain r f");
     assert!(said.out.contains("exec:sh asks.sh: it is light (said in turn 0)\n"), "{}", said.out);
     // Other words decide nothing. The recorded ones are shown.
     door.write("first", &format!(r#""actions": [{actions}], "explain": {{"0": "no longer"}}"#));
     door.exits(0, "replay r --yes");
-    let said = door.exits(0, "explain r f --yes");
+    let said = door.exits(0, "explain r f");
     assert!(said.out.contains("it is light") && !said.out.contains("no longer"), "{}", said.out);
 }
 
@@ -295,7 +295,7 @@ fn the_example_packs_pairs_that_do_more_together_and_no_others() {
         for (found, expected) in ends.iter().zip(expected) {
             assert!((found - expected).abs() < 0.02, "{ends:?} and {expected}");
         }
-        let said = door.exits(0, &format!("explain r {} --turn 0 --yes", second.0));
+        let said = door.exits(0, &format!("explain r {} --turn 0", second.0));
         let words = format!(": {speeds:.3} of a device beside {}\n", first.0);
         assert!(said.out.contains(&words), "{words}{}", said.out);
     }

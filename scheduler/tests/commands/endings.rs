@@ -54,7 +54,7 @@ fn a_simulation_counts_what_the_policy_ended_apart() {
     assert_eq!((row.jct_ns_mean, row.makespan_ns), (Some(40_000_000_000), Some(40_000_000_000)));
     assert_eq!((row.util_percent, row.steps_lost), (Some(100.0), 0));
 
-    let said = door.exits(0, "explain r loser --yes");
+    let said = door.exits(0, "explain r loser");
     let first = "loser was ended by the policy, at 10.0 s; 10 of 300 steps were reported";
     assert!(said.out.contains(first), "{}", said.out);
     assert!(said.out.contains("end (drops)") && said.out.contains("left its devices"), "{}", said.out);

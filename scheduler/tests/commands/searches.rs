@@ -91,7 +91,7 @@ fn a_simulated_search_is_halved_by_its_loss_curves() {
         assert_eq!(row.loss, curve(floor).mean(until - 10, until), "{row:?}");
     }
     assert_eq!(found[8].loss, None);
-    let said = door.exits(0, "explain first m0 --yes");
+    let said = door.exits(0, "explain first m0");
     assert!(said.out.contains("reported 100 steps and a loss of 1.3116"), "{}", said.out);
     door.exits(0, "replay first --yes");
 
