@@ -45,7 +45,7 @@ pub(super) const PACKING_FIFO: Declaration = Declaration {
     preemption: "only to undo a pack",
     packing: "two jobs",
     needs: "times of steps alone and together, with intervals",
-    uses: &[Uses::Packs],
+    uses: &[Uses::Packs, Uses::Together],
     example: "packing-fifo",
     settings: &[],
     build: |_| each(PackingFifo::default),

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use engine::{cluster::JobId, view::View};
+use engine::{cluster::JobId, topology::Node, view::View};
 use formats::trace::Class;
 use schema::units::Nanos;
 
@@ -32,6 +32,8 @@ pub enum Uses {
     Rounds,
     /// It puts jobs on a device together.
     Packs,
+    /// It packs jobs by the times of their steps together.
+    Together,
     /// It packs jobs by their classes.
     Classes,
     /// It packs jobs by what they use alone.
@@ -49,7 +51,7 @@ impl Uses {
     pub(crate) fn lacking(self, view: &View<'_>, values: &Values) -> Option<String> {
         let jobs = || (0..view.asked.len() as u32).map(JobId);
         let is_off = match self {
-            Uses::Packs | Uses::Classes => values.is_off("sharing") || values.is_off("pack"),
+            Uses::Packs | Uses::Together | Uses::Classes => values.is_off("sharing") || values.is_off("pack"),
             Uses::Stops => {
                 let grows = !values.is_off("resize") && !values.is_off("grow");
                 values.is_off("preempt") && values.is_off("pack") && !grows
@@ -97,6 +99,12 @@ impl Uses {
             Uses::Rounds => long_round(view, values.time_or_none("every")?),
             Uses::Packs => (view.jobs_per_device < 2)
                 .then(|| "a device has at most one job (--jobs-per-device 1); it packs none".into()),
+            Uses::Together if view.jobs_per_device < 2 => None,
+            Uses::Together => (!knows_a_pair(view)).then(|| {
+                "the time of no job beside another one is known; it packs none; measure pairs with `profile colocate`, and name the run \
+                 with --table"
+                    .into()
+            }),
             Uses::Classes => (!jobs().any(|job| belief::classified(view, job).is_some())).then(|| {
                 "the class of no job is known; it packs none; fit a model with `sched fit --interference` and name it with --model"
                     .into()
@@ -144,6 +152,29 @@ fn knows_another_plan<'a>(view: &'a View<'a>) -> impl FnMut(JobId) -> bool + 'a 
                     && belief::step_under(view, job, legal.plan, legal.device_type).is_some()
             })
     }
+}
+
+/// Whether the times of two jobs together are known on devices of one type, of any two kinds of jobs.
+fn knows_a_pair(view: &View<'_>) -> bool {
+    let mut seen = HashSet::new();
+    let kinds: Vec<JobId> = (0..view.asked.len() as u32)
+        .map(JobId)
+        .filter(|job| seen.insert(view.request(*job).kind()))
+        .collect();
+    let mut types = HashSet::new();
+    let nodes: Vec<_> = view.topology.nodes().iter().filter(|node| types.insert(&node.device_type)).collect();
+    let beside = |one: JobId, other: JobId, node: &Node| {
+        let placement = node.few_like_it(view.request(one).devices);
+        belief::step_beside(view, one, &placement, &node.device_type, Some(other)).is_some()
+    };
+    let mut pairs = kinds
+        .iter()
+        .enumerate()
+        .flat_map(|(index, one)| kinds[index..].iter().map(move |other| (*one, *other)));
+    pairs.any(|(one, other)| {
+        view.request(one).devices == view.request(other).devices
+            && nodes.iter().any(|node| beside(one, other, node) && beside(other, one, node))
+    })
 }
 
 /// Whether the time of a step of a job is known with two numbers of cores. Jobs of a kind are looked at once.

@@ -68,7 +68,7 @@ pub(super) const TANDEM: Declaration = Declaration {
     preemption: "stops, moves and resizes jobs where it pays",
     packing: "two jobs, where it pays",
     needs: "times of steps alone and together, costs of restarts",
-    uses: &[Uses::Guesses, Uses::Stops, Uses::Resizes, Uses::Packs],
+    uses: &[Uses::Guesses, Uses::Stops, Uses::Resizes, Uses::Packs, Uses::Together],
     example: "tandem:pack=off:bound=12h",
     settings: settings::SETTINGS,
     build: |values| {

@@ -5,6 +5,7 @@ use front_door::Door;
 use record::rows;
 
 use super::write_table;
+use crate::fit::record;
 
 const INELASTIC: &str = "no job is elastic; it changes no plan and no number of devices";
 const UNSTOPPED: &str = "no job takes a checkpoint; it stops none";
@@ -12,6 +13,7 @@ const NO_HISTORY: &str =
     "no history was given (--history); it estimates jobs by those of this run that have ended";
 const NO_CLASS: &str = "the class of no job is known; it packs none; fit a model with `sched fit --interference` and name it with --model";
 const NO_USE: &str = "no model says what a job uses alone; it packs none; fit one with `sched fit --interference` and name it with --model";
+const NO_PAIR: &str = "the time of no job beside another one is known; it packs none; measure pairs with `profile colocate`, and name the run with --table";
 const NO_CORES: &str = "cores are not counted; it chooses none for a job";
 const ONE_TYPE: &str = "all devices are of one type; it only divides time among jobs";
 
@@ -55,7 +57,7 @@ fn commands_of_twenty_seconds_leave_policies_little_to_decide() {
         ("gavel", &[UNSTOPPED, of_360_s, ONE_TYPE]),
         ("tiresias", &[UNSTOPPED]),
         ("horus-stand-in", &[NO_USE]),
-        ("packing-fifo", &[]),
+        ("packing-fifo", &[NO_PAIR]),
         ("synergy", &[NO_CORES]),
         ("antman", &["no job is best effort; jobs share no device"]),
         ("elastic-fifo", &[INELASTIC]),
@@ -64,7 +66,7 @@ fn commands_of_twenty_seconds_leave_policies_little_to_decide() {
         ("rubick", &[INELASTIC]),
         ("lucid", &[NO_HISTORY, NO_CLASS]),
         ("gandiva", &[INELASTIC]),
-        ("tandem", &[UNSTOPPED, INELASTIC]),
+        ("tandem", &[UNSTOPPED, INELASTIC, NO_PAIR]),
     ];
     let names: Vec<&str> = expected.iter().map(|(name, _)| *name).collect();
     let policies = lacking(&door, &names.join(","), "--cluster 1x1 --switch-cost 1s");
@@ -99,10 +101,12 @@ fn a_run_that_has_what_its_policies_use_lacks_nothing() {
         "name,submit_s,job,steps,elastic\na,0,gpt2-mini@b8@dp1,900,true\nb,0,gpt2-mini@b8@dp1,900,true\n",
     );
     let arguments = "--cluster 1x2 --switch-cost 1s --table GPU";
-    let policies = "srtf,las,tiresias,elastic-fifo,optimus,sia,pollux-fixed-batch,rubick,gandiva,tandem";
+    let policies =
+        "srtf,las,tiresias,elastic-fifo,optimus,sia,pollux-fixed-batch,rubick,gandiva,tandem:pack=off";
     for (policy, lacking) in lacking(&door, policies, arguments) {
         assert!(lacking.is_empty(), "{policy}: {lacking:?}");
     }
+    assert_eq!(lacking(&door, "tandem", arguments)[0].1, [NO_PAIR]);
     // Half of the jobs cannot be stopped, and of one plan the time is not known.
     write_table(&door, "GPU", &[("dp1", 1, 1.0)]);
     let header = "name,submit_s,job,command,steps,step_ns,elastic\n";
@@ -118,6 +122,18 @@ fn a_run_that_has_what_its_policies_use_lacks_nothing() {
     for ((policy, lacking), (name, sentence)) in policies.iter().zip(expected) {
         assert_eq!((policy.as_str(), &lacking[..]), (name, &[sentence.to_owned()][..]));
     }
+}
+
+#[test]
+fn tables_of_pairs_are_what_packing_needs() {
+    let door = crate::door();
+    door.write("t.csv", "name,submit_s,job,steps\na,0,lstm@b20,900\nb,0,resnet18-mini@b16,900\n");
+    let (alone, pairs) =
+        (record("20261124-epyc/testbed/tables/alone"), record("20261123-epyc/colocate/all-pairs-1"));
+    let arguments =
+        |table: &std::path::Path| format!("--cluster 1x1 --switch-cost 1s --table {}", table.display());
+    assert_eq!(lacking(&door, "packing-fifo", &arguments(&alone))[0].1, [NO_PAIR]);
+    assert_eq!(lacking(&door, "packing-fifo", &arguments(&pairs))[0].1, [""; 0]);
 }
 
 #[test]
