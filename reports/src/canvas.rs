@@ -333,9 +333,22 @@ fn class_of(colour: (u8, u8, u8)) -> String {
 
 /// The variables of the style sheet: a value for each class.
 pub fn variables() -> String {
+    spelled(colours())
+}
+
+/// The text with each variable replaced by its colour on white, for programs that know no variables.
+pub fn without_variables(text: &str) -> String {
+    let mut literal = text.to_owned();
+    for (name, colour) in colours() {
+        literal = literal.replace(&format!("var(--{name})"), &hexadecimal(colour));
+    }
+    literal
+}
+
+fn colours() -> impl Iterator<Item = (String, (u8, u8, u8))> {
     let names = [("ink", INK), ("muted", MUTED), ("grid", GRID), ("paper", PAPER), ("bad", BAD)];
     let data = (0..HUES * TONES).map(|number| (format!("c{number}"), data(number)));
-    spelled(names.map(|(name, value)| (name.to_owned(), value)).into_iter().chain(data))
+    names.map(|(name, value)| (name.to_owned(), value)).into_iter().chain(data)
 }
 
 /// The variables that differ in the dark, where the darker tones would not be seen.
@@ -355,10 +368,14 @@ pub fn dark_variables() -> String {
 }
 
 fn spelled(variables: impl Iterator<Item = (String, (u8, u8, u8))>) -> String {
-    variables.fold(String::new(), |mut text, (name, (r, g, b))| {
-        let _ = write!(text, "--{name}:#{r:02x}{g:02x}{b:02x};");
+    variables.fold(String::new(), |mut text, (name, colour)| {
+        let _ = write!(text, "--{name}:{};", hexadecimal(colour));
         text
     })
+}
+
+fn hexadecimal((r, g, b): (u8, u8, u8)) -> String {
+    format!("#{r:02x}{g:02x}{b:02x}")
 }
 
 /// The rules that give the classes their variables.

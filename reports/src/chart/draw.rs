@@ -8,7 +8,7 @@ use plotters::{
 };
 
 use super::{Chart, heat, lanes, planes, rows, text};
-use crate::canvas::{Canvas, WIDTH, classes, escaped, paper, variables};
+use crate::canvas::{Canvas, WIDTH, classes, escaped, paper, without_variables};
 
 /// The room for the title of a file, and the letters that it has room for.
 const TITLE_HEIGHT: u32 = 60;
@@ -37,25 +37,27 @@ impl Chart {
         )
     }
 
-    /// The SVG file, which is fit for print by itself: it has its title, white paper, and names its fonts.
+    /// The SVG file, which is fit for print by itself: it has its title and its size, white paper and plain colours, and names its fonts.
     pub fn svg_file(&self, title: &str) -> String {
         let Some(height) = self.height() else { return String::new() };
         let svg = self.svg(title);
         let Some((_, inside)) = svg.split_once(">\n") else { return String::new() };
         let heading = text::shortened(title, TITLE_LETTERS);
-        format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {}\" role=\"img\" \
-             font-family=\"Helvetica, Arial, 'Liberation Sans', sans-serif\">\n<title>{}</title>\n<style>:root{{{}}}{}</style>\n\
+        let height = height + TITLE_HEIGHT;
+        let file = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" \
+             font-family=\"Helvetica, Arial, 'Liberation Sans', sans-serif\">\n<title>{}</title>\n<style>{}</style>\n\
              <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n\
              <text x=\"20\" y=\"40\" font-size=\"30\" font-weight=\"bold\" class=\"fill-ink\">{}</text>\n\
              <g transform=\"translate(0 {TITLE_HEIGHT})\">\n{}</g></svg>",
-            height + TITLE_HEIGHT,
+            WIDTH / 2,
+            height / 2,
             escaped(title),
-            variables(),
             classes(),
             escaped(&heading),
             inside.trim_end_matches("</svg>"),
-        )
+        );
+        without_variables(&file)
     }
 
     /// The PNG file, on white; empty if there is no picture.
