@@ -48,7 +48,8 @@ impl Consent {
 /// The option that answers the question in advance. Its field is private, so that only a command line can set it.
 #[derive(clap::Args)]
 pub struct Yes {
-    /// Start the programs that a run names without asking: its policy, if that is a program, and its jobs.
+    /// Start the programs that a run on file names without asking: its policy, if that is a program, and its jobs. Programs that you type
+    /// need no such consent.
     #[arg(long, help_heading = heading::RUN)]
     yes: bool,
 }

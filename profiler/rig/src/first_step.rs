@@ -48,7 +48,7 @@ impl FirstStep {
             let (launch, time, limit) = (&self.launch, self.tell_after, self.limit);
             output::note(format_args!(
                 "{launch}: no step in {time}; its first is waited for, up to {limit} in all \
-                 (--first-step-timeout)"
+                 (--first-step-timeout); if its output shows steps, match its lines with --steps-regex"
             ));
         }
         gives_up

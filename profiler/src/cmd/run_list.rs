@@ -53,7 +53,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         output::print(rows::to_json(&listed))?;
     } else {
         let mut lines = table::new(&["run", "started", "command", "tags", "rows", "end", "verdict"]);
-        lines.mark_text(&["started", "command", "tags", "end", "verdict"]);
+        lines.mark_text(&["command", "tags", "end", "verdict"]);
         for row in &listed {
             lines.add_row([
                 row.run.clone(),

@@ -34,7 +34,9 @@ fn a_run_leaves_tables_whose_numbers_are_those_of_the_worker() {
         assert_eq!((row.global_batch, row.micro_batch), (Some(8), Some(8)));
         // A step sleeps and spins for at least 10 ms; the rest depends on the machine.
         assert!(row.step_ns_median >= Some(10_000_000), "{row:?}");
-        assert!(row.step_ns_p90 >= row.step_ns_median, "{row:?}");
+        // On a busy machine a launch may have fewer steps than a percentile takes.
+        assert_eq!(row.step_ns_p90.is_some(), row.steps_used >= 20, "{row:?}");
+        assert!(row.step_ns_p90.is_none_or(|p90| Some(p90) >= row.step_ns_median), "{row:?}");
         assert_eq!(
             row.step_ns_p99.is_some(),
             row.steps_used >= 200,

@@ -8,7 +8,7 @@ mod suggest;
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use cli::{heading, table::TableOptions};
 use formats::fitted::{FittedWorkload, ModelFile};
 use jobs::{plans::memory::DeviceMemory, software};
@@ -162,6 +162,14 @@ struct Format {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let catalog = Catalog::open(&args.catalog)?;
+    let writes_table = args.suggest.is_some() || args.duration.is_some();
+    let table = args.out.iter().filter(|_| writes_table).chain(&args.curve);
+    if let Some(model) = table.into_iter().find(|path| ModelFile::read(path).is_ok()) {
+        bail!(
+            "{} is a model of `sched fit`, and a table would replace it; name another file",
+            model.display()
+        );
+    }
     if let Some((history, out)) = args.duration.as_deref().zip(args.out.as_deref()) {
         return duration::run(history, (out, args.held_out, &args.format), &catalog);
     }

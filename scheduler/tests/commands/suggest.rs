@@ -89,6 +89,17 @@ fn a_workload_without_a_fit_is_chosen_for_by_what_is_assumed() {
 fn what_cannot_be_suggested_is_refused() {
     let door = crate::door();
     part(&door, |job| job.starts_with("lstm@"));
+    door.exits(0, "fit part --out MODEL.json");
+    let before = std::fs::read(door.path("MODEL.json")).expect("it was written");
+    for option in ["--suggest 3 --out", "--suggest 3 --curve"] {
+        let said = door.exits(2, &format!("fit part {option} MODEL.json"));
+        assert!(
+            said.err.contains("MODEL.json is a model of `sched fit`, and a table would replace it"),
+            "{}",
+            said.err
+        );
+    }
+    assert_eq!(std::fs::read(door.path("MODEL.json")).expect("it is there"), before);
     let said = door.exits(4, "fit part --suggest 3 --out next.csv");
     assert!(said.err.contains("no configuration is left to measure; allow more devices with --devices"));
     for (arguments, message) in [

@@ -26,6 +26,7 @@ mod summary;
 mod table;
 mod table_file;
 mod usability;
+mod written;
 
 pub use appended::{Appender, Follower, read_appended};
 pub use by_stage::ByStage;
@@ -40,8 +41,8 @@ pub use interference::{Curve, Interference, Side};
 pub use job_table::{JobRow, JobTable};
 pub use labels::{Arithmetic, ErrorKind, Status, Warning, Warnings};
 pub use listing::{
-    Direction, DoctorRow, Exported, Health, Load, OverheadRow, PlanRow, ProgramCheck, ReadingRow, RunRow,
-    TransferRow, VerifyPlanRow, VerifyProgramRow, VerifyRow, WrittenReport,
+    Direction, DoctorRow, Health, Load, OverheadRow, PlanRow, ProgramCheck, ReadingRow, RunRow, TransferRow,
+    VerifyPlanRow, VerifyProgramRow, VerifyRow,
 };
 pub use measurement::Measurement;
 pub use operator_time::OperatorTime;
@@ -54,6 +55,7 @@ pub use summary::Summary;
 pub use table::{Row, RowError, Writer, parse, read, write};
 pub use table_file::{TableFile, TableFormat};
 pub use usability::Usability;
+pub use written::{Exported, WrittenReport};
 
 /// The JSON of rows for `--json`.
 pub fn to_json<T: serde::Serialize>(rows: &T) -> String {

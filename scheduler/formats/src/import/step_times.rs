@@ -150,6 +150,7 @@ fn step_time(line: Line) -> Found<StepTime> {
             updated_ns: None,
             peak_memory_bytes: line.peak_memory_bytes,
             doubtful: false,
+            left_out: None,
         },
     })
 }
