@@ -13,8 +13,10 @@
 //! [`launches::ratio_paired`] compares two quantities, on the log scale and in pairs;
 //! [`runs::between_runs`] compares runs of the same quantities, and [`levels::of_runs`] finds where a series of them changes. [`welch::ratio`] tests whether two independent
 //! sets of launches differ, [`holm::adjusted`] corrects such tests for their number, and [`power`] says what they can
-//! find. [`line::Line`] is a law through points. All intervals are at 95 %. Nothing here reads a file, a clock or a random number.
+//! find. [`averages::paired`] compares arithmetic averages over the same items, and [`share::wilson`] puts an interval around a share.
+//! [`line::Line`] is a law through points. All intervals are at 95 %. Nothing here reads a file, a clock or a random number.
 
+pub mod averages;
 pub mod bursts;
 pub mod drift;
 pub mod durations;
@@ -26,6 +28,7 @@ pub mod line;
 pub mod power;
 pub mod quantile;
 pub mod runs;
+pub mod share;
 pub mod steady;
 pub mod stop;
 pub mod warm_up;

@@ -8,6 +8,7 @@
 use statrs::distribution::ContinuousCDF;
 
 use crate::{
+    averages::p_of,
     interval::{Interval, mean, quantile_of, standard_deviation, student_t},
     launches::{log_deviation, logarithms},
 };
@@ -62,6 +63,13 @@ impl Launches {
         let log_mean = estimate.ln();
         let log_deviation = log_deviation(lo, hi, count)?;
         log_mean.is_finite().then_some(Launches { log_mean, log_deviation, count })
+    }
+
+    /// The probability of a geometric mean at least as far from `limit` if the true one is `limit`: the t test of one sample. It is
+    /// 0.05 if an end of the 95 % interval is at the limit.
+    pub fn p_against(&self, limit: f64) -> f64 {
+        let error = self.log_deviation / (self.count as f64).sqrt();
+        p_of(self.log_mean - limit.ln(), error, self.count - 1)
     }
 
     /// The variance of the mean, and the part of it that the degrees of freedom are weighted with.
@@ -193,6 +201,19 @@ mod tests {
         assert_close(recovered.log_deviation, expected.log_deviation);
         assert_eq!(Launches::published(10.0, 9.0, 11.0, 1), None);
         assert_eq!(Launches::published(0.0, 9.0, 11.0, 3), None);
+    }
+
+    #[test]
+    fn the_test_of_one_sample_agrees_with_its_interval() {
+        let times = [10.0_f64, 11.0, 12.5];
+        let published = between_launches(&times).expect("three times");
+        let of = Launches::published(published.estimate, published.lo, published.hi, 3).expect("an interval");
+        assert_close(of.p_against(published.lo), 0.05);
+        assert_close(of.p_against(published.hi), 0.05);
+        assert_close(of.p_against(published.estimate), 1.0);
+        // Two degrees of freedom have a distribution in closed form.
+        let t = of.log_mean / (of.log_deviation / 3_f64.sqrt());
+        assert_close(of.p_against(1.0), 1.0 - t / (2.0 + t * t).sqrt());
     }
 
     #[test]
