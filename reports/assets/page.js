@@ -226,8 +226,10 @@
   // Most figures are folded. A link to one opens it, and so does printing until the print is made.
   const folds = () => all('details.fold');
   const unfold = (figure) => { if (figure?.matches?.('figure')) figure.querySelector('.fold').open = true; };
+  // A hash that is typed may be no valid encoding.
+  const decoded = (text) => { try { return decodeURIComponent(text); } catch { return text; } };
   const unfoldTarget = (hash) => {
-    const figure = document.getElementById(decodeURIComponent(hash.slice(1)));
+    const figure = document.getElementById(decoded(hash.slice(1)));
     unfold(figure);
     return figure;
   };

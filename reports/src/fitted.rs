@@ -30,8 +30,7 @@ pub fn errors(workload: &FittedWorkload) -> &[FitErrors] {
     }
 }
 
-/// The errors over all plans of a workload.
+/// The errors over all plans of a workload. `None` if the file has errors of some plans alone, or none.
 pub fn over_all(workload: &FittedWorkload) -> Option<&FitErrors> {
-    let errors = errors(workload);
-    errors.iter().find(|of| of.plans == "all").or(errors.first())
+    errors(workload).iter().find(|errors| errors.plans == "all")
 }

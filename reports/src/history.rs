@@ -41,7 +41,7 @@ pub(crate) fn history(runs: &[Run]) -> History {
     History { cells, runs: described }
 }
 
-fn is_of_profile(run: &Run) -> bool {
+pub(crate) fn is_of_profile(run: &Run) -> bool {
     matches!(run.kind(), RunKind::Single | RunKind::Colocate)
 }
 

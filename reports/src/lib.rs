@@ -17,6 +17,7 @@ pub mod files;
 pub mod fitted;
 pub mod history;
 pub mod page;
+pub mod phrases;
 pub mod planes;
 pub mod report;
 pub mod run;

@@ -14,7 +14,6 @@ use crate::{
     figures::Make,
     report::{Placed, Report},
     run::Run,
-    scheduled::is_scheduled,
     table::{Cell, Table},
 };
 
@@ -243,10 +242,10 @@ fn title_of(placed: &Placed) -> String {
 
 fn figure<'a>(report: &'a Report, placed: &'a Placed, links: Links<'_>, open: &[&str]) -> FigureOnPage<'a> {
     let table = placed.figure.chart.table();
-    let is_of_figure = |(number, run): &(usize, &Run)| match placed.run {
-        Some(of) => of == *number,
-        // Figures of several runs are of runs of `sched`.
-        None => is_scheduled(run) && !placed.is_of_file(),
+    let is_of_figure = |(number, run): &(usize, &Run)| match (placed.run, &placed.kind.make) {
+        (Some(of), _) => of == *number,
+        (None, Make::OfAll(_, is_of_kind)) => is_of_kind(run),
+        (None, _) => false,
     };
     let runs = report.runs.iter().enumerate().filter(is_of_figure);
     let manifests = runs.map(|(number, run)| (number, run.name.as_str())).collect();

@@ -119,7 +119,7 @@ fn placed(
                 |(number, run)| make(run, colours).into_iter().map(move |figure| (Some(number), figure));
             runs.iter().enumerate().flat_map(of_run).map(|(run, figure)| place(run, figure)).collect()
         }
-        Make::OfAll(make) => make(runs, colours).into_iter().map(|figure| place(None, figure)).collect(),
+        Make::OfAll(make, _) => make(runs, colours).into_iter().map(|figure| place(None, figure)).collect(),
         Make::OfShapes(make) => {
             shapes.iter().flat_map(|table| make(table, colours)).map(|figure| place(None, figure)).collect()
         }

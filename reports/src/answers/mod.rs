@@ -1,9 +1,11 @@
-//! What a page says first: for each question that its runs can answer, the answer with its certainty. The numbers are those of figures. A
-//! difference is claimed only if the whole 95 % interval shows it, and what no number tells is said, too.
+//! What a page says first: for each question that its runs can answer, the answer with its certainty. A difference is claimed only if a
+//! whole 95 % interval shows it, also after the correction for the number of comparisons; of jobs alone, if two intervals do not overlap.
+//! An answer also names what no number shows.
 
 mod alone;
 mod model;
 mod prediction;
+mod setting;
 mod together;
 mod traces;
 
@@ -12,6 +14,8 @@ use std::collections::BTreeSet;
 use record::rows::Usability;
 
 use crate::{
+    alone::throughput,
+    phrases::first_of,
     report::Report,
     run::{Run, RunKind},
     scheduled::{is_scheduled, trace},
@@ -62,7 +66,11 @@ pub fn answers(report: &Report) -> Vec<Answer> {
 /// The answer of a run by itself. `None` for a table of another run, which has no rows of its own.
 fn of_run(number: usize, run: &Run) -> Option<Answer> {
     let (question, text, figure) = match run.kind() {
-        RunKind::Single => ("Which job is fastest?", alone::answer(run)?, "throughput"),
+        RunKind::Single => {
+            let has_rates = run.summaries.iter().any(|row| throughput(row).is_some());
+            let figure = if has_rates { "throughput" } else { "step-median" };
+            ("Which job is fastest?", alone::answer(run)?, figure)
+        }
         RunKind::Colocate => ("Which jobs gain by sharing?", together::answer(run)?, "group-throughput"),
         RunKind::Scheduled => ("How good was the prediction?", prediction::answer(run), "fidelity"),
         RunKind::Simulated => ("What does the simulation predict?", prediction::simulated(run), "policies"),
@@ -83,16 +91,7 @@ fn quotable(run: &Run) -> String {
     }
 }
 
-/// The first of several phrases, and how many more there are.
-fn some_of(names: &[String]) -> String {
-    const MOST_NAMED: usize = 3;
-    match names.len().saturating_sub(MOST_NAMED) {
-        0 => names.join("; "),
-        more => format!("{}; and {more} more", names[..MOST_NAMED].join("; ")),
-    }
-}
-
-/// `1 job`, `2 jobs`.
-fn counted(count: usize, one: &str) -> String {
-    if count == 1 { format!("1 {one}") } else { format!("{count} {one}s") }
+/// The first three of several phrases, and how many more there are.
+fn some_of(phrases: &[String]) -> String {
+    first_of(phrases, 3, "; ")
 }

@@ -1,9 +1,10 @@
 //! A fitted model: how far its predictions may be off, and which measured plan is the fastest.
 
-use super::{counted, some_of};
+use super::some_of;
 use crate::{
     figures::model_rows::{label, numbers},
     fitted::{FittedModel, over_all},
+    phrases::counted,
     table::Unit,
 };
 
@@ -11,40 +12,45 @@ pub(super) fn answer(model: &FittedModel) -> String {
     let mut errors: Vec<(f64, String)> = Vec::new();
     let mut unknown = 0;
     for workload in &model.file.workloads {
-        let Some(of) = over_all(workload) else {
+        let Some(over_all) = over_all(workload) else {
             unknown += 1;
             continue;
         };
-        let inside = of
+        let inside = over_all
             .covered_percent
             .map_or(String::new(), |percent| format!(", {percent:.0} % inside their 95 % intervals"));
         let differ = workload.launches_differ.map_or(String::new(), |differ| {
             format!(", while launches differ by {:.1} %", differ.mean_percent)
         });
         errors.push((
-            of.mean_percent,
+            over_all.mean_percent,
             format!(
                 "{} by {:.1} % on average and {:.1} % at most over {}{inside}{differ}",
                 workload.workload,
-                of.mean_percent,
-                of.max_percent,
-                counted(of.rows as usize, "row")
+                over_all.mean_percent,
+                over_all.max_percent,
+                counted(over_all.rows as usize, "row")
             ),
         ));
     }
     errors.sort_by(|one, other| other.0.total_cmp(&one.0));
-    let said: Vec<String> = errors.into_iter().map(|(_, words)| words).collect();
-    let said = match said.is_empty() {
-        true => "No row was left out of a fit, so that nothing is known of the errors.".into(),
+    let phrases: Vec<String> = errors.into_iter().map(|(_, phrase)| phrase).collect();
+    let errors = match phrases.is_empty() {
+        true => {
+            return format!(
+                "No error over all rows that were left out of a fit is on file, so the errors are unknown.{}",
+                fastest(model)
+            );
+        }
         false => {
-            format!("On rows that were left out of the fit, predictions are off for {}.", some_of(&said))
+            format!("On rows that were left out of the fit, predictions are off for {}.", some_of(&phrases))
         }
     };
     let unknown = match unknown {
         0 => String::new(),
         _ => format!(" For {}, no error is known.", counted(unknown, "workload")),
     };
-    format!("{said}{unknown}{}", fastest(model))
+    format!("{errors}{unknown}{}", fastest(model))
 }
 
 /// The fastest measured plan of each workload.
@@ -61,9 +67,9 @@ fn fastest(model: &FittedModel) -> String {
             counted(devices as usize, "device")
         ))
     };
-    let said: Vec<String> = model.file.workloads.iter().filter_map(of_workload).collect();
-    match said.is_empty() {
+    let phrases: Vec<String> = model.file.workloads.iter().filter_map(of_workload).collect();
+    match phrases.is_empty() {
         true => String::new(),
-        false => format!(" Fastest measured plans, without intervals: {}.", some_of(&said)),
+        false => format!(" Fastest measured plans, without intervals: {}.", some_of(&phrases)),
     }
 }

@@ -8,7 +8,7 @@ use rig::{Exit, output};
 use schema::units::Nanos;
 use statistics::levels::MIN_RUNS;
 
-use crate::{history::history, report::Report};
+use crate::{history::history, phrases::first_of, report::Report};
 
 /// The letters of a time up to its minute.
 const TO_THE_MINUTE: usize = 16;
@@ -152,13 +152,9 @@ fn sentences(history: &History, cell: &CellHistory) -> Vec<String> {
 fn untold(history: &History) -> Option<String> {
     let cells = history.cells.iter().filter(|cell| cell.verdict == HistoryVerdict::CannotTell);
     let names: Vec<String> = cells.map(|cell| format!("{} on {}", cell.job, cell.device)).collect();
-    let more = match names.len().saturating_sub(MOST_NAMED) {
-        0 => String::new(),
-        more => format!("; and {more} more"),
-    };
-    let shown = names.iter().take(MOST_NAMED).cloned().collect::<Vec<_>>().join("; ");
+    let shown = first_of(&names, MOST_NAMED, "; ");
     let reason = format!("fewer than {MIN_RUNS} runs have a time on one machine");
-    (!names.is_empty()).then(|| format!("cannot tell, because {reason}: {shown}{more}"))
+    (!names.is_empty()).then(|| format!("cannot tell, because {reason}: {shown}"))
 }
 
 fn doubt(history: &History) -> String {

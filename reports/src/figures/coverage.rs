@@ -1,5 +1,7 @@
 //! The share of jobs whose measured completion time is inside the predicted 95 % interval, for each run of `sched`.
 
+use statistics::share::wilson;
+
 use super::fidelity::comparison;
 use crate::{
     chart::{Axis, Chart, MarkValue, RowMark, RowOf, Rows},
@@ -14,19 +16,20 @@ pub(super) fn make(runs: &[Run], colours: &Colours) -> Vec<Figure> {
     let sides = sides(runs, colours);
     let (mut rows, mut jobs, mut inside) = (Vec::new(), 0, 0);
     for side in &sides {
-        let Some(of) = comparison(side.run).and_then(Result::ok).and_then(|found| found.intervals) else {
-            continue;
-        };
+        let fidelity = comparison(side.run).and_then(Result::ok);
+        let Some(of) = fidelity.and_then(|fidelity| fidelity.intervals) else { continue };
+        let Some(share) = wilson(of.jobs_inside, of.jobs) else { continue };
         jobs += of.jobs;
         inside += of.jobs_inside;
-        let percent = 100.0 * f64::from(of.jobs_inside) / f64::from(of.jobs);
-        let (lo, hi) = interval(of.jobs_inside, of.jobs);
         rows.push(RowOf {
             name: side.name.clone(),
             marks: vec![RowMark {
                 part: String::new(),
                 colour: side.colour,
-                quantity: MarkValue::Dot { value: percent, ci: Some((lo, hi)) },
+                quantity: MarkValue::Dot {
+                    value: 100.0 * share.estimate,
+                    ci: Some((100.0 * share.lo, 100.0 * share.hi)),
+                },
                 doubt: String::new(),
             }],
             note: format!("{} of {} jobs", of.jobs_inside, of.jobs),
@@ -50,30 +53,10 @@ pub(super) fn make(runs: &[Run], colours: &Colours) -> Vec<Figure> {
     vec![Figure { finding, ..Figure::new("Coverage of predicted intervals", caption, Chart::Rows(chart)) }]
 }
 
-/// The 95 % interval of a share in percent (E. B. Wilson, "Probable Inference, the Law of Succession, and Statistical Inference", JASA
-/// 22, 1927).
-fn interval(inside: u32, all: u32) -> (f64, f64) {
-    const Z: f64 = 1.959_963_985;
-    let (n, share) = (f64::from(all), f64::from(inside) / f64::from(all));
-    let middle = share + Z * Z / (2.0 * n);
-    let half = Z * (share * (1.0 - share) / n + Z * Z / (4.0 * n * n)).sqrt();
-    let scale = 100.0 / (1.0 + Z * Z / n);
-    ((middle - half) * scale, (middle + half) * scale)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::activity::tests::recorded;
-
-    /// `binom.confint(x, n, methods = "wilson")` of R.
-    #[test]
-    fn the_interval_is_that_of_wilson() {
-        for (inside, all, lo, hi) in [(14, 14, 78.47, 100.0), (5, 10, 23.66, 76.34), (0, 10, 0.0, 27.75)] {
-            let found = interval(inside, all);
-            assert!((found.0 - lo).abs() < 0.01 && (found.1 - hi).abs() < 0.01, "{found:?}");
-        }
-    }
 
     #[test]
     fn jobs_inside_their_intervals_are_counted() {

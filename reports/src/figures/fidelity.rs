@@ -9,6 +9,7 @@ use crate::{
     chart::Chart,
     colours::Colours,
     figure::Figure,
+    phrases::first_of,
     run::{Run, RunKind},
     scheduled::place,
     table::{Cell, Table, Unit},
@@ -28,23 +29,24 @@ pub(crate) fn comparison(run: &Run) -> Option<Result<Fidelity, String>> {
         return None;
     }
     let devices = Some(run.device_names().len() as u32);
-    let found = compare(&run.predictions, &run.outcomes, [devices; 2]).map_err(|error| error.to_string());
-    Some(found.map(|mut found| {
-        if let Some(intervals) = &mut found.intervals {
+    let fidelity = compare(&run.predictions, &run.outcomes, [devices; 2]).map_err(|error| error.to_string());
+    Some(fidelity.map(|mut fidelity| {
+        if let Some(intervals) = &mut fidelity.intervals {
             intervals.drawn = totals_of_draws(&run.draws);
         }
-        found
+        fidelity
     }))
 }
 
 /// The figure of a comparison, with what it leaves out. None if there is nothing to compare.
 pub(super) fn compared(run: &Run, make: impl FnOnce(&Fidelity) -> Figure) -> Vec<Figure> {
-    let Some(Ok(found)) = comparison(run) else { return Vec::new() };
-    let mut figure = make(&found);
-    let others = found.left_out.len();
-    let left_out = (others > 0)
-        .then(|| format!("{others} jobs that did not end well on both sides: {}", some_of(&found.left_out)));
-    let ended = found.ended_by_policy;
+    let Some(Ok(fidelity)) = comparison(run) else { return Vec::new() };
+    let mut figure = make(&fidelity);
+    let others = fidelity.left_out.len();
+    let left_out = (others > 0).then(|| {
+        format!("{others} jobs that did not end well on both sides: {}", some_of(&fidelity.left_out))
+    });
+    let ended = fidelity.ended_by_policy;
     let ended = (ended > 0).then(|| format!("{ended} jobs that the policy ended on both sides"));
     figure.missing.extend(left_out.into_iter().chain(ended));
     figure.doubts = doubts(run);
@@ -52,7 +54,7 @@ pub(super) fn compared(run: &Run, make: impl FnOnce(&Fidelity) -> Figure) -> Vec
 }
 
 /// Warnings of the measurements that predictions stand on.
-pub(super) fn doubts(run: &Run) -> Vec<String> {
+pub(crate) fn doubts(run: &Run) -> Vec<String> {
     let mut jobs: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for row in run.predictions.iter().filter(|row| !row.warnings.is_empty()) {
         jobs.entry(row.warnings.to_string()).or_default().push(row.name.clone());
@@ -64,9 +66,7 @@ pub(super) fn doubts(run: &Run) -> Vec<String> {
 
 /// The first names, and the number of the others.
 fn some_of(names: &[String]) -> String {
-    const NAMED: usize = 8;
-    let some = names.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
-    if names.len() > NAMED { format!("{some} and {} more", names.len() - NAMED) } else { some }
+    first_of(names, 8, ", ")
 }
 
 pub(super) fn make(run: &Run, _: &Colours) -> Vec<Figure> {
@@ -75,18 +75,18 @@ pub(super) fn make(run: &Run, _: &Colours) -> Vec<Figure> {
         let chart = Chart::Table(Table::new(COLUMNS));
         return vec![Figure { missing: vec![why], ..Figure::new(title, "Nothing is compared.", chart) }];
     }
-    compared(run, |found| {
+    compared(run, |fidelity| {
         let caption = format!(
             "{} jobs that ended well in the prediction and on {}. An error is positive if the prediction is too long. Errors of jobs are \
              without their sign. One run is compared, so that its errors have no interval.",
-            found.jobs,
+            fidelity.jobs,
             place(run)
         );
-        Figure { finding: finding(found), ..Figure::new(title, caption, Chart::Table(table(found))) }
+        Figure { finding: finding(fidelity), ..Figure::new(title, caption, Chart::Table(table(fidelity))) }
     })
 }
 
-fn table(found: &Fidelity) -> Table {
+fn table(fidelity: &Fidelity) -> Table {
     let mut table = Table::new(COLUMNS);
     let mut line = |name: &str, unit: &str, sides: [Cell; 2], error: Option<f64>| {
         let [predicted, measured] = sides;
@@ -94,16 +94,18 @@ fn table(found: &Fidelity) -> Table {
         table.push(vec![Cell::text(name), predicted, measured, error, Cell::text(unit)]);
     };
     let ns = |times: Times| [times.predicted_ns, times.measured_ns].map(|ns| Cell::whole(Unit::Ns, Some(ns)));
-    for (name, times) in
-        [("average JCT", found.average_jct), ("p99 JCT", found.p99_jct), ("makespan", found.makespan)]
-    {
+    for (name, times) in [
+        ("average JCT", fidelity.average_jct),
+        ("p99 JCT", fidelity.p99_jct),
+        ("makespan", fidelity.makespan),
+    ] {
         line(name, "ns", ns(times), Some(times.error_percent));
     }
-    let of = found.utilisation;
+    let of = fidelity.utilisation;
     let busy =
         [of.predicted_percent, of.measured_percent].map(|percent| Cell::number(Unit::Percent, percent));
     line("utilisation", "percent", busy, of.error_percent);
-    let jobs = found.job_jct;
+    let jobs = fidelity.job_jct;
     for (name, error) in [
         ("JCT of a job, median error", jobs.median_percent),
         ("JCT of a job, error of the 90th percentile", jobs.p90_percent),
@@ -111,7 +113,7 @@ fn table(found: &Fidelity) -> Table {
     ] {
         line(name, "", [Cell::Missing, Cell::Missing], Some(error));
     }
-    if let Some(intervals) = found.intervals {
+    if let Some(intervals) = fidelity.intervals {
         let counts =
             [intervals.jobs, intervals.jobs_inside].map(|n| Cell::whole(Unit::Count, Some(n.into())));
         line("jobs with a 95 % interval, and those inside it", "jobs", counts, None);
@@ -119,12 +121,12 @@ fn table(found: &Fidelity) -> Table {
     table
 }
 
-fn finding(found: &Fidelity) -> String {
-    let inside = found
+fn finding(fidelity: &Fidelity) -> String {
+    let inside = fidelity
         .intervals
         .map(|of| format!("; {} of {} jobs are inside their 95 % intervals", of.jobs_inside, of.jobs));
-    let drawn = found.intervals.and_then(|of| of.drawn).map(|drawn| {
-        let is_inside = drawn.jct_ns_mean.contains(found.average_jct.measured_ns);
+    let drawn = fidelity.intervals.and_then(|of| of.drawn).map(|drawn| {
+        let is_inside = drawn.jct_ns_mean.contains(fidelity.average_jct.measured_ns);
         format!(
             "; the measured average is {} {}",
             if is_inside { "inside" } else { "outside" },
@@ -133,10 +135,10 @@ fn finding(found: &Fidelity) -> String {
     });
     format!(
         "average JCT predicted as {}, measured as {} ({:+.1} %); median error of a job {:.1} %{}{}",
-        Unit::Ns.show(found.average_jct.predicted_ns as f64),
-        Unit::Ns.show(found.average_jct.measured_ns as f64),
-        found.average_jct.error_percent,
-        found.job_jct.median_percent,
+        Unit::Ns.show(fidelity.average_jct.predicted_ns as f64),
+        Unit::Ns.show(fidelity.average_jct.measured_ns as f64),
+        fidelity.average_jct.error_percent,
+        fidelity.job_jct.median_percent,
         inside.unwrap_or_default(),
         drawn.unwrap_or_default()
     )

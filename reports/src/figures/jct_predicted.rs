@@ -19,9 +19,9 @@ pub(super) fn make(runs: &[Run], colours: &Colours) -> Vec<Figure> {
     if compared.len() < 2 {
         return Vec::new();
     }
-    let rows = compared.iter().map(|(side, found)| RowOf {
+    let rows = compared.iter().map(|(side, fidelity)| RowOf {
         name: side.name.clone(),
-        marks: marks(found),
+        marks: marks(fidelity),
         note: String::new(),
     });
     let caption = format!(
@@ -44,8 +44,8 @@ pub(super) fn make(runs: &[Run], colours: &Colours) -> Vec<Figure> {
     }]
 }
 
-fn marks(found: &Fidelity) -> Vec<RowMark> {
-    let drawn = found.intervals.and_then(|of| of.drawn).map(|drawn| drawn.jct_ns_mean);
+fn marks(fidelity: &Fidelity) -> Vec<RowMark> {
+    let drawn = fidelity.intervals.and_then(|of| of.drawn).map(|drawn| drawn.jct_ns_mean);
     let ci = drawn.map(|range| (range.ci_lo_ns as f64, range.ci_hi_ns as f64));
     let mark = |part: &str, colour, ns: u64, ci| RowMark {
         part: part.into(),
@@ -54,8 +54,8 @@ fn marks(found: &Fidelity) -> Vec<RowMark> {
         doubt: String::new(),
     };
     vec![
-        mark("predicted", Colours::nth(0), found.average_jct.predicted_ns, ci),
-        mark("measured", Colour::Ink, found.average_jct.measured_ns, None),
+        mark("predicted", Colours::nth(0), fidelity.average_jct.predicted_ns, ci),
+        mark("measured", Colour::Ink, fidelity.average_jct.measured_ns, None),
     ]
 }
 
@@ -68,7 +68,7 @@ fn finding(compared: &[(&RunOfTrace, Fidelity)]) -> String {
         one.predicted_ns.cmp(&other.predicted_ns) == one.measured_ns.cmp(&other.measured_ns)
     });
     let (all, alike) = order.fold((0, 0), |(all, alike), same| (all + 1, alike + usize::from(same)));
-    let errors: Vec<f64> = compared.iter().map(|(_, found)| found.average_jct.error_percent).collect();
+    let errors: Vec<f64> = compared.iter().map(|(_, fidelity)| fidelity.average_jct.error_percent).collect();
     let least = errors.iter().copied().fold(f64::INFINITY, f64::min);
     let largest = errors.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     format!(

@@ -49,7 +49,10 @@ pub(crate) mod together;
 mod utilisation;
 mod values;
 
-use crate::{colours::Colours, figure::Figure, fitted::FittedModel, run::Run, shapes::ShapeTable};
+use crate::{
+    colours::Colours, figure::Figure, fitted::FittedModel, history::is_of_profile, run::Run,
+    scheduled::is_scheduled, shapes::ShapeTable,
+};
 
 /// A kind of figure.
 pub struct FigureKind {
@@ -64,8 +67,8 @@ pub struct FigureKind {
 pub enum Make {
     /// From one run. The figures of a page are those of each of its runs.
     OfRun(fn(&Run, &Colours) -> Vec<Figure>),
-    /// From all runs of a report together.
-    OfAll(fn(&[Run], &Colours) -> Vec<Figure>),
+    /// From all runs of a report together that have its data, which the second function says.
+    OfAll(fn(&[Run], &Colours) -> Vec<Figure>, fn(&Run) -> bool),
     /// From a fitted model of step times, which is of no run.
     OfModel(fn(&FittedModel, &Colours) -> Vec<Figure>),
     /// From the table of a duration model, which is of no run.
@@ -153,7 +156,7 @@ pub const KINDS: &[FigureKind] = &[
     FigureKind {
         name: "history",
         about: "the time of a step over runs, with its levels",
-        make: Make::OfAll(history::make),
+        make: Make::OfAll(history::make, is_of_profile),
     },
     FigureKind { name: "energy", about: "the energy of a sample", make: Make::OfRun(energy::make) },
     FigureKind {
@@ -179,42 +182,42 @@ pub const KINDS: &[FigureKind] = &[
     FigureKind {
         name: "policies",
         about: "totals of policies, beside each other",
-        make: Make::OfAll(policies::make),
+        make: Make::OfAll(policies::make, is_scheduled),
     },
     FigureKind {
         name: "jct-predicted",
         about: "predicted and measured average completion times, by policy",
-        make: Make::OfAll(jct_predicted::make),
+        make: Make::OfAll(jct_predicted::make, is_scheduled),
     },
     FigureKind {
         name: "coverage",
         about: "how many jobs ended inside their predicted intervals",
-        make: Make::OfAll(coverage::make),
+        make: Make::OfAll(coverage::make, is_scheduled),
     },
     FigureKind {
         name: "policy-ratio",
         about: "completion times of jobs over those in the first run",
-        make: Make::OfAll(policy_ratio::make),
+        make: Make::OfAll(policy_ratio::make, is_scheduled),
     },
     FigureKind {
         name: "jct-cdf",
         about: "the distribution of completion times by policy",
-        make: Make::OfAll(jct_cdf::make),
+        make: Make::OfAll(jct_cdf::make, is_scheduled),
     },
     FigureKind {
         name: "jct-box",
         about: "completion times by policy as boxes",
-        make: Make::OfAll(jct_box::make),
+        make: Make::OfAll(jct_box::make, is_scheduled),
     },
     FigureKind {
         name: "job-times",
         about: "how jobs spend their time, by policy",
-        make: Make::OfAll(job_times::make),
+        make: Make::OfAll(job_times::make, is_scheduled),
     },
     FigureKind {
         name: "utilisation",
         about: "busy devices and waiting jobs over time",
-        make: Make::OfAll(utilisation::make),
+        make: Make::OfAll(utilisation::make, is_scheduled),
     },
     FigureKind { name: "gantt", about: "which job ran where and when", make: Make::OfRun(gantt::make) },
     FigureKind {

@@ -65,7 +65,7 @@ fn plane(group: &[Plan], colours: &Colours, names: &Names) -> Plane {
     let point = |plan: &Plan| Point {
         label: label(plan.0, names),
         doubt: doubt::of_job(plan.0),
-        is_marked: is_on_front(plan, group),
+        is_marked: is_on_front((plan.1, plan.2), group.iter().map(|of| (of.1, of.2))),
         ..Point::at(plan.1, plan.2)
     };
     let (row, ..) = group[0];
@@ -85,10 +85,9 @@ fn label(row: &Summary, names: &Names) -> String {
     }
 }
 
-fn is_on_front(plan: &Plan, group: &[Plan]) -> bool {
-    let beats =
-        |other: &Plan| other.1 <= plan.1 && other.2 <= plan.2 && (other.1 < plan.1 || other.2 < plan.2);
-    !group.iter().any(beats)
+/// Whether no other plan has a step as short and a peak as low, and is better in one of the two.
+pub(super) fn is_on_front((step, memory): (f64, f64), mut others: impl Iterator<Item = (f64, f64)>) -> bool {
+    !others.any(|other| other != (step, memory) && other.0 <= step && other.1 <= memory)
 }
 
 fn title(row: &Summary) -> String {
@@ -97,7 +96,8 @@ fn title(row: &Summary) -> String {
 
 /// The plans of a front, the fastest first.
 fn front_of(group: &[Plan]) -> String {
-    let mut front: Vec<&Plan> = group.iter().filter(|plan| is_on_front(plan, group)).collect();
+    let is_on_front = |plan: &&Plan| is_on_front((plan.1, plan.2), group.iter().map(|of| (of.1, of.2)));
+    let mut front: Vec<&Plan> = group.iter().filter(is_on_front).collect();
     front.sort_by(|one, other| one.1.total_cmp(&other.1));
     let plan = |(row, step, memory): &&Plan| {
         let name = row.plan.map_or_else(|| row.job.clone(), |plan| plan.to_string());

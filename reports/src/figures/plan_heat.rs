@@ -3,7 +3,7 @@
 use record::rows::Summary;
 use schema::plan::Plan;
 
-use super::together::distinct;
+use super::{pareto::is_on_front, together::distinct};
 use crate::{
     alone::throughput,
     chart::{Axis, Chart, Heat, HeatCell},
@@ -56,11 +56,12 @@ fn heat(of: &[Configuration]) -> Option<Heat> {
         None => HeatCell::default(),
     };
     let name = |plan: &Plan| {
-        let is_on_front = of
+        let is_starred = of
             .iter()
             .filter(|(_, _, of_plan, _)| *of_plan == plan)
-            .any(|(row, batch, ..)| is_on_front(row, at(*batch).map(|(other, ..)| *other)));
-        if is_on_front { format!("{plan} *") } else { plan.to_string() }
+            .filter_map(|(row, batch, ..)| Some((step_and_memory(row)?, *batch)))
+            .any(|(own, batch)| is_on_front(own, at(batch).filter_map(|(row, ..)| step_and_memory(row))));
+        if is_starred { format!("{plan} *") } else { plan.to_string() }
     };
     Some(Heat {
         row_column: "plan".into(),
@@ -73,11 +74,9 @@ fn heat(of: &[Configuration]) -> Option<Heat> {
     })
 }
 
-/// Whether no other row is as fast with as little memory and better in one of the two. A row without a peak is on no front.
-fn is_on_front<'a>(row: &Summary, others: impl Iterator<Item = &'a Summary>) -> bool {
-    let numbers = |row: &Summary| row.step_ns_median.zip(row.peak_memory_bytes);
-    let Some(own) = numbers(row) else { return false };
-    !others.filter_map(numbers).any(|other| other != own && other.0 <= own.0 && other.1 <= own.1)
+/// The median step and the peak of memory. A row without a peak is on no front.
+fn step_and_memory(row: &Summary) -> Option<(f64, f64)> {
+    row.step_ns_median.zip(row.peak_memory_bytes).map(|(step, memory)| (step as f64, memory as f64))
 }
 
 #[cfg(test)]

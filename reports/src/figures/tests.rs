@@ -15,7 +15,7 @@ fn all(runs: &[Run]) -> Vec<(&'static str, Figure)> {
     let colours = Colours::default();
     let of = |kind: &FigureKind| match kind.make {
         Make::OfRun(make) => runs.iter().flat_map(|run| make(run, &colours)).collect::<Vec<_>>(),
-        Make::OfAll(make) => make(runs, &colours),
+        Make::OfAll(make, _) => make(runs, &colours),
         // They are of no run, and have tests of their own.
         Make::OfShapes(_) | Make::OfModel(_) => Vec::new(),
     };

@@ -1,6 +1,7 @@
 //! `report` as a user runs it.
 
 mod answers;
+mod best_policy;
 mod columns;
 mod compared;
 mod damaged;

@@ -119,6 +119,18 @@ fn a_model_has_a_page_with_its_errors_and_the_rows_that_it_was_fitted_to() {
     }
 }
 
+/// The errors of some plans say nothing of the others.
+#[test]
+fn the_errors_of_some_plans_are_not_shown_as_those_of_all() {
+    let door = Door::new(env!("CARGO_BIN_EXE_report"));
+    let mut model = model();
+    model.workloads[0].held_out.retain(|errors| errors.plans != "all");
+    model.write(&door.path("MODEL.json")).expect("the folder is writable");
+    door.exits(0, "MODEL.json");
+    let said = crate::answers::in_short(&fs::read_to_string(door.path("report/index.html")).expect("a page"));
+    assert!(said.contains("so the errors are unknown.") && !said.contains("4.0 %"), "{said}");
+}
+
 #[test]
 fn predicted_steps_stand_against_the_measured_ones() {
     let door = Door::new(env!("CARGO_BIN_EXE_report"));

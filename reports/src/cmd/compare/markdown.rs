@@ -7,7 +7,7 @@ use super::{
     lines::{below, percentage},
     rows::{groups, name, table},
 };
-use crate::splice::in_a_cell;
+use crate::{phrases::first_of, splice::in_a_cell};
 
 /// The first line of every file that this command wrote.
 pub(super) const MARK: &str = "<!-- tandem report compare, Markdown -->";
@@ -88,12 +88,8 @@ fn names(changes: &Changes) -> String {
 
 fn named(rows: &[&Change], changes: &Changes) -> String {
     let groups = groups(&changes.rows);
-    let mut names: Vec<String> =
-        rows.iter().take(MOST_NAMED).map(|row| in_a_cell(&name(row, &groups))).collect();
-    if rows.len() > MOST_NAMED {
-        names.push(format!("and {} more", rows.len() - MOST_NAMED));
-    }
-    names.join(", ")
+    let names: Vec<String> = rows.iter().map(|row| in_a_cell(&name(row, &groups))).collect();
+    first_of(&names, MOST_NAMED, ", ")
 }
 
 fn table_of(table: &Table) -> String {
