@@ -34,6 +34,9 @@ fn table<T: rows::Row>(name: &str, file: &str) -> Vec<T> {
 /// The two-sided 95 % quantile of Student's t with two degrees of freedom.
 const T_OF_2: f64 = 4.302_652_730;
 
+/// A ratio, the ends of its interval, and the p-value of the t test against 1.
+type Tested = (f64, f64, f64, f64);
+
 #[test]
 fn pairs_that_gain_and_lose_are_counted_by_their_whole_intervals() {
     let door = Door::new(env!("CARGO_BIN_EXE_report"));
@@ -59,11 +62,12 @@ fn pairs_that_gain_and_lose_are_counted_by_their_whole_intervals() {
     }
     // Holm's correction: from the smallest p-value on, until one is not significant.
     clear.sort_by(|one, other| one.3.total_cmp(&other.3));
-    let is_shown = |(at, of): (usize, &(f64, f64, f64, f64))| of.3 * (clear.len() - at) as f64 >= 0.05;
+    let is_shown = |(at, of): (usize, &Tested)| of.3 * (clear.len() - at) as f64 >= 0.05;
     let shown = clear.iter().enumerate().position(is_shown).unwrap_or(clear.len());
     let uncorrected = clear.iter().filter(|(_, lo, hi, _)| *lo > 1.0 || *hi < 1.0).count();
     assert!(0 < shown && shown < uncorrected, "{shown} of {uncorrected}: the correction matters here");
-    let (mut gains, losses): (Vec<_>, Vec<_>) = clear[..shown].iter().partition(|(value, ..)| *value > 1.0);
+    let (mut gains, losses): (Vec<&Tested>, Vec<&Tested>) =
+        clear[..shown].iter().partition(|(value, ..)| *value > 1.0);
     gains.sort_by(|one, other| other.0.total_cmp(&one.0));
     let (value, lo, hi, _) = *gains[0];
     assert!(said.contains(&format!("of 21 pairs: {} gaining throughput over turns", gains.len())), "{said}");
