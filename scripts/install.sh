@@ -12,6 +12,12 @@ set -eu
 list=share/tandem/installed.txt
 folders=share/tandem/folders.txt
 
+unfinished=
+trap 'if [ -n "$unfinished" ]; then rm -f -- "$unfinished"; fi' EXIT
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
 die() {
   printf 'install.sh: %s\n' "$*" >&2
   exit 2
@@ -25,18 +31,41 @@ is_ours() {
     && grep -qxF "$(digest "$prefix/$1")  $1" "$prefix/$list"
 }
 
-# make_folder FOLDER: makes a folder of PREFIX and those above it, and notes each that was not there.
-make_folder() {
+# note_folder FOLDER: notes a folder of PREFIX and those above it, each if it is not there.
+note_folder() {
   [ "$1" != . ] || return 0
   [ ! -d "$prefix/$1" ] || return 0
-  make_folder "$(dirname -- "$1")"
-  mkdir -- "$prefix/$1"
+  note_folder "$(dirname -- "$1")"
+  case "
+$made" in *"
+$1
+"*) return 0 ;; esac
   made="$made$1
 "
 }
 
+# begin FILE: makes a new file beside a file of PREFIX, under a name that no other file has. An interruption removes it.
+begin() { unfinished=$(mktemp -- "$prefix/$1.XXXXXX"); }
+
+# put FILE: gives the new file its name. A link of that name is replaced and not followed.
+put() {
+  mv -- "$unfinished" "$prefix/$1"
+  unfinished=
+}
+
+# write FILE LINES: writes a file of PREFIX, with the permissions that the user gives to new files.
+write() {
+  begin "$1"
+  printf '%s\n' "$2" >"$unfinished"
+  chmod =rw -- "$unfinished"
+  put "$1"
+}
+
+# digests: the lines of the list for the files of the archive.
+digests() { for file in $files; do printf '%s  %s\n' "$(digest "$archive/$file")" "$file"; done; }
+
 install_all() {
-  archive=$(cd -- "$(dirname -- "$0")" && pwd)
+  archive=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
   files=$(cd -- "$archive" && find bin share -type f | LC_ALL=C sort)
   [ -n "$files" ] || die "$archive has no bin and share; run the install.sh of an unpacked archive."
   taken=
@@ -53,7 +82,11 @@ install_all() {
     made="$made
 "
   fi
-  make_folder share/tandem
+  # The list of folders has a folder before it is there, except for its own: they are noted right after.
+  note_folder share/tandem
+  for file in $files; do note_folder "$(dirname -- "$file")"; done
+  mkdir -p -- "$prefix/share/tandem"
+  write "$folders" "$made"
   # Files of an older version that this one does not have.
   if [ -f "$prefix/$list" ]; then
     cut -c 67- "$prefix/$list" | while IFS= read -r file; do
@@ -61,16 +94,14 @@ install_all() {
     done
   fi
   # The list has a file before the file is there: an interrupted installation can be repeated and removed.
-  (cd -- "$archive" && for file in $files; do printf '%s  %s\n' "$(digest "$file")" "$file"; done) >"$prefix/$list.new"
-  if [ -f "$prefix/$list" ]; then cat -- "$prefix/$list" >>"$prefix/$list.new"; fi
-  mv -- "$prefix/$list.new" "$prefix/$list"
+  write "$list" "$(digests; if [ -f "$prefix/$list" ]; then cat -- "$prefix/$list"; fi)"
   for file in $files; do
-    make_folder "$(dirname -- "$file")"
-    printf '%s' "$made" >"$prefix/$folders"
-    cp -p -- "$archive/$file" "$prefix/$file.new" && mv -- "$prefix/$file.new" "$prefix/$file"
+    mkdir -p -- "$(dirname -- "$prefix/$file")"
+    begin "$file"
+    cp -p -- "$archive/$file" "$unfinished"
+    put "$file"
   done
-  (cd -- "$archive" && for file in $files; do printf '%s  %s\n' "$(digest "$file")" "$file"; done) >"$prefix/$list.new"
-  mv -- "$prefix/$list.new" "$prefix/$list"
+  write "$list" "$(digests)"
   printf 'Installed in %s: %s files; they are listed in %s\n' "$prefix" "$(printf '%s\n' "$files" | wc -l)" "$prefix/$list" >&2
   case ":$PATH:" in
     *":$prefix/bin:"*) ;;

@@ -1,5 +1,6 @@
 """`install.sh` of the archive: what it installs, refuses and removes."""
 
+import os
 import subprocess
 import tempfile
 import unittest
@@ -35,8 +36,8 @@ class InstallTest(unittest.TestCase):
         script.chmod(0o755)
         return script
 
-    def run_script(self, script, *arguments):
-        said = subprocess.run([script, *arguments], capture_output=True, text=True)
+    def run_script(self, script, *arguments, **options):
+        said = subprocess.run([script, *arguments], capture_output=True, text=True, **options)
         return said.returncode, said.stderr
 
     def installed(self):
@@ -89,6 +90,63 @@ class InstallTest(unittest.TestCase):
             names.write(f"{digest}  ../outside\n")
         self.assertEqual(self.run_script(script, "--uninstall", self.prefix)[0], 0)
         self.assertEqual(outside.read_text(), "mine\n")
+
+    def test_files_and_links_beside_the_installed_ones_stay(self):
+        (self.prefix / "bin").mkdir(parents=True)
+        (self.prefix / "share/tandem").mkdir(parents=True)
+        mine = self.prefix.parent / "mine"
+        mine.write_text("mine\n")
+        (self.prefix / "bin/profile.new").write_text("mine\n")
+        links = [self.prefix / name for name in ["bin/sched.new", "share/tandem/installed.txt.new"]]
+        for link in links:
+            link.symlink_to(mine)
+        # Names of our own lists that lead elsewhere are replaced, and their ends stay.
+        (self.prefix / "share/tandem/folders.txt").symlink_to(mine)
+        script = self.archive(FILES)
+        self.assertEqual(self.run_script(script, self.prefix)[0], 0)
+        self.assertEqual(mine.read_text(), "mine\n")
+        self.assertEqual((self.prefix / "bin/profile.new").read_text(), "mine\n")
+        self.assertTrue(all(link.is_symlink() for link in links))
+        installed = {path.name for path in (self.prefix / "bin").iterdir()}
+        self.assertEqual(installed, {"profile", "sched", "profile.new", "sched.new"})
+        listed = self.prefix / "share/tandem/installed.txt"
+        self.assertEqual(listed.stat().st_mode & 0o777, 0o666 & ~self.umask())
+        self.assertEqual(self.run_script(script, "--uninstall", self.prefix), (0, ""))
+        self.assertEqual({path.name for path in (self.prefix / "bin").iterdir()}, {"profile.new", "sched.new"})
+
+    @staticmethod
+    def umask():
+        mask = os.umask(0)
+        os.umask(mask)
+        return mask
+
+    def test_permissions_are_those_of_the_archive(self):
+        script = self.archive(FILES)
+        (script.parent / "bin/profile").chmod(0o755)
+        self.run_script(script, self.prefix)
+        self.assertEqual((self.prefix / "bin/profile").stat().st_mode & 0o777, 0o755)
+
+    def test_a_failure_leaves_folders_that_uninstall_removes(self):
+        script = self.archive(FILES)
+        # The copy of the second file fails.
+        stand_in = Path(self.folder.name, "path/cp")
+        stand_in.parent.mkdir()
+        stand_in.write_text('#!/bin/sh\ncase "$3" in */bin/sched) exit 1 ;; esac\nexec /bin/cp "$@"\n')
+        stand_in.chmod(0o755)
+        path = {**os.environ, "PATH": f"{stand_in.parent}:{os.environ['PATH']}"}
+        self.assertNotEqual(self.run_script(script, self.prefix, env=path)[0], 0)
+        self.assertEqual(self.installed(), {"bin/profile": FILES["bin/profile"]})
+        self.assertEqual(self.run_script(script, "--uninstall", self.prefix), (0, ""))
+        self.assertEqual(list(self.prefix.iterdir()), [])
+
+    def test_a_search_path_of_folders_does_not_matter(self):
+        script = self.archive(FILES)
+        elsewhere = Path(self.folder.name, "elsewhere")
+        (elsewhere / script.parent.name).mkdir(parents=True)
+        options = {"cwd": self.folder.name, "env": {**os.environ, "CDPATH": str(elsewhere)}}
+        said = self.run_script(Path(script.parent.name, "install.sh"), self.prefix, **options)
+        self.assertEqual(said[0], 0, said[1])
+        self.assertEqual(self.installed(), FILES)
 
     def test_nothing_is_removed_where_nothing_was_installed(self):
         self.prefix.mkdir()
