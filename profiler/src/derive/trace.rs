@@ -59,7 +59,7 @@ fn write_steps(
             let name = format!("step {}", step.index);
             let track = (track, u64::from(rank));
             written = trace.span(track, name, span, arguments(step));
-            // Of a step that is cut off, it is unknown which phases were before the first reading.
+            // The phases of a step that began before the first reading are not drawn: their positions are unknown.
             if start > origin && written.is_ok() {
                 written = write_phases(trace, track, span, step.phases.as_ref());
             }

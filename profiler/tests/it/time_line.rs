@@ -76,6 +76,13 @@ fn phases_lie_within_their_step_one_after_another() {
             assert!((end - begin).abs_diff(clipped) <= 1, "step {}: {drawn:?} and {expected}", step.index);
             at = *end;
         }
+        // Phases that would begin at the end of their step are not drawn.
+        let is_full = until.saturating_sub(at) <= 1;
+        assert!(
+            drawn.len() == expected.len() || (drawn.len() < expected.len() && is_full),
+            "step {}: {drawn:?} and {expected:?}",
+            step.index
+        );
         checked += 1;
     }
     assert!(checked >= 30, "{checked} steps have phases");
@@ -105,10 +112,10 @@ fn memory_is_a_counter_of_its_launch_and_the_file_is_json_to_others() {
         assert!(!read.is_empty(), "{launch}");
         assert_eq!(counted.get(&launch), Some(&read), "{launch}");
     }
-    if let Ok(output) =
-        std::process::Command::new("python3").args(["-c", CHECK]).arg(run.trace_path()).output()
-    {
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), entries.len().to_string());
-    }
+    let checked = std::process::Command::new("python3").args(["-c", CHECK]).arg(run.trace_path()).output();
+    let Ok(output) = checked else {
+        return schema::skips::skipped("python3", "there is no python3");
+    };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), entries.len().to_string());
 }
