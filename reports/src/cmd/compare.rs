@@ -79,11 +79,12 @@ pub(super) struct Args {
     #[arg(long, value_name = "PCT", value_parser = percent)]
     fail_above: Option<f64>,
     /// Write the rows as tests in JUnit XML, for continuous integration: a row that is worse is a failed test, and a row that cannot be
-    /// told is a skipped one. An older file of this option is replaced; any other file is left alone, and is an error.
+    /// told is a skipped one. A file of this option from an earlier comparison is removed before the runs are read; any other file is
+    /// left alone, and is an error.
     #[arg(long, value_name = "FILE", requires = "fail_above")]
     junit: Option<PathBuf>,
     /// Write a summary in Markdown for a pull request: the verdict, the rows, and what the numbers cannot tell. `-` is the standard
-    /// output, in place of the table. Files are replaced as by --junit.
+    /// output, in place of the table. Earlier files are removed as by --junit.
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
     /// Print the comparison as a JSON object.
@@ -119,10 +120,17 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     if prints_markdown && args.json {
         bail!("--json and --markdown - both print on the standard output; give --markdown a file");
     }
-    let markdown = args.markdown.as_deref().filter(|_| !prints_markdown);
-    for (file, mark) in [(args.junit.as_deref(), junit::MARK), (markdown, markdown::MARK)] {
-        file.map_or(Ok(()), |file| summary_file::check(file, mark))?;
+    let (junit, markdown) = (args.junit.as_deref(), args.markdown.as_deref().filter(|_| !prints_markdown));
+    if junit == Some(Path::new("-")) {
+        bail!("--junit - is no file, and the standard output has the table; give --junit a file");
     }
+    if let Some((file, _)) = junit.zip(markdown).filter(|(one, other)| summary_file::is_same(one, other)) {
+        bail!("--junit and --markdown both name {}; give each a file of its own", file.display());
+    }
+    let files = [(junit, junit::MARK), (markdown, markdown::MARK)];
+    let files = || files.iter().filter_map(|(file, mark)| Some(((*file)?, *mark)));
+    files().try_for_each(|(file, mark)| summary_file::check(file, mark))?;
+    files().try_for_each(|(file, _)| summary_file::remove(file))?;
     let a = ComparedRun::open(&args.a)?;
     let changes = match (&args.jobs, &args.b) {
         (Some(TwoJobs(jobs)), _) => paired::changes(&a, jobs, args.fail_above)?,
@@ -130,8 +138,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         (None, None) => bail!("name a second run, or two jobs with --jobs"),
     };
     let sides = if args.jobs.is_some() { Sides::TwoJobs } else { Sides::TwoRuns };
-    // Also if nothing can be compared: a file of an earlier comparison would be taken for that of this one.
-    if let Some((file, above)) = args.junit.as_deref().zip(args.fail_above) {
+    // Also if nothing can be compared.
+    if let Some((file, above)) = junit.zip(args.fail_above) {
         summary_file::write(file, &junit::document(&changes, above)?)?;
     }
     if let Some(file) = markdown {

@@ -36,8 +36,8 @@ use rig::{Exit, limits};
 /// Example: `report shapes.csv --out durations`
 ///
 /// Exit codes: 0 all went well; 1 a cell is worse than `report compare --fail-above` allows, or `report splice --check` found a
-/// difference; 2 wrong usage, or a directory that is no run; 4 nothing matched; 5 a file cannot be written or read; 7 no cell is shown
-/// to be worse than `report compare --fail-above` allows, and not all are shown to be within it; 130 interrupted.
+/// difference; 2 wrong usage, or a directory that is no run; 4 nothing matched; 5 a file cannot be written or read; 7 the
+/// measurements cannot tell whether every row is within `report compare --fail-above`; 130 interrupted.
 #[derive(Parser)]
 #[command(name = "report", version = revision::LONG_VERSION, max_term_width = 100, args_conflicts_with_subcommands = true)]
 pub struct Cli {

@@ -151,6 +151,36 @@ fn only_files_of_the_same_option_are_replaced() {
     assert!(door.exits(2, "compare a b --json --markdown -").err.contains("standard output"));
 }
 
+#[test]
+fn each_option_needs_a_file_of_its_own() {
+    let door = three_verdicts();
+    for files in ["--junit x --markdown x", "--junit x --markdown ./a/../x"] {
+        let refused = door.exits(2, &format!("compare a b --fail-above 5% {files}"));
+        assert!(refused.err.contains("give each a file of its own"), "{}", refused.err);
+    }
+    let refused = door.exits(2, "compare a b --fail-above 5% --junit -");
+    assert!(refused.err.contains("give --junit a file"), "{}", refused.err);
+    assert!(!door.path("x").exists() && !door.path("-").exists());
+}
+
+/// Continuous integration finds no file, and so no result of another comparison.
+#[test]
+fn a_comparison_that_fails_leaves_no_file_of_an_earlier_one() {
+    let door = three_verdicts();
+    let files = "--fail-above 5% --junit c.xml --markdown c.md";
+    for (line, code) in [("compare a missing", 2), ("compare missing b", 2)] {
+        door.exits(1, &format!("compare a b {files}"));
+        assert!(door.path("c.xml").is_file() && door.path("c.md").is_file());
+        door.exits(code, &format!("{line} {files}"));
+        assert!(!door.path("c.xml").exists() && !door.path("c.md").exists(), "{line}");
+    }
+    // A file of someone else keeps both: nothing is compared.
+    door.exits(1, &format!("compare a b {files}"));
+    door.write("c.md", "mine\n");
+    door.exits(2, &format!("compare a b {files}"));
+    assert!(door.path("c.xml").is_file());
+}
+
 /// The files of an earlier comparison are not left for those of one that compares nothing.
 #[test]
 fn runs_with_nothing_in_common_replace_the_files() {

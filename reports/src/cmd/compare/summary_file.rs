@@ -1,4 +1,5 @@
-//! A file that continuous integration reads. One that this command wrote before is replaced, and any other file is left alone.
+//! A file that continuous integration reads. One that an earlier comparison wrote is removed before the runs are read, so that a
+//! comparison that fails leaves none. Any other file is left alone.
 
 use std::{
     fs::{self, File},
@@ -34,10 +35,33 @@ fn begins_with(path: &Path, mark: &str) -> io::Result<bool> {
     Ok(String::from_utf8_lossy(&begin).contains(mark))
 }
 
-/// Writes the file whole, and replaces an older one of this command.
+/// Removes the file of an earlier comparison, which was checked.
 ///
 /// # Errors
-/// The file cannot be written.
+/// The file cannot be removed.
+pub(super) fn remove(path: &Path) -> anyhow::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Exit::InputOutput.because(format!("{} cannot be removed: {error}", path.display())))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether two paths name one file, which may not exist yet.
+pub(super) fn is_same(one: &Path, other: &Path) -> bool {
+    let resolved = |path: &Path| {
+        let absolute = std::path::absolute(path).ok()?;
+        let folder = absolute.parent()?;
+        Some(fs::canonicalize(folder).unwrap_or(folder.into()).join(absolute.file_name()?))
+    };
+    one == other || resolved(one).is_some_and(|one| resolved(other) == Some(one))
+}
+
+/// Writes the file whole.
+///
+/// # Errors
+/// The file cannot be written, or a file of this name has come since the earlier one was removed.
 pub(super) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     let write = || {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
@@ -45,10 +69,7 @@ pub(super) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
         }
         let (mut file, unfinished) = unfinished::begin(path)?;
         file.write_all(text.as_bytes())?;
-        match path.symlink_metadata() {
-            Ok(_) => unfinished.put(),
-            Err(_) => unfinished.put_new(),
-        }
+        unfinished.put_new()
     };
     write()
         .map_err(|error| Exit::InputOutput.because(format!("{} cannot be written: {error}", path.display())))
