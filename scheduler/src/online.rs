@@ -201,7 +201,7 @@ pub fn conduct(run: &RunDir, consent: &Consent) -> anyhow::Result<Ended> {
     let missing = outcomes.iter().filter(has_not_ended).map(|row| row.name.clone()).collect();
     let cost = written.as_ref().map(|(_, cost)| *cost).unwrap_or_default();
     run::write_end(run, exit, missing, observed, cost)?;
-    draw_time_line(run, &inputs);
+    draw_time_line(run, &inputs, &outcomes);
     match ended {
         Ok(_) | Err(ClusterError::Interrupted) => {
             let decision_times = policy.times();
@@ -214,12 +214,12 @@ pub fn conduct(run: &RunDir, consent: &Consent) -> anyhow::Result<Ended> {
 }
 
 /// Writes `trace.json`. A picture that cannot be written leaves the result of the run as it is.
-fn draw_time_line(run: &RunDir, inputs: &RunInputs) {
+fn draw_time_line(run: &RunDir, inputs: &RunInputs, outcomes: &[Outcome]) {
     let names = DrawnNames {
         jobs: inputs.asked.iter().map(|job| job.name.clone()).collect(),
         devices: inputs.manifest.devices.iter().map(|facts| facts.device.to_string()).collect(),
     };
-    if let Err(error) = time_line::write(run, &names) {
+    if let Err(error) = time_line::write(run, &names, outcomes) {
         let path = run.trace_path();
         output::note(format_args!("warning: {} cannot be written: {error:#}", path.display()));
     }

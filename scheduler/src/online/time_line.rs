@@ -1,12 +1,13 @@
 //! `trace.json` of a run: where each job was and what the policy decided, on one time line, for Perfetto.
 //!
-//! It is made from the journal when the run has ended. The times are those of the run, skipped steps included.
+//! It is made from the journal and the outcomes when the run has ended. The times are those of the run, skipped steps included.
 
 use std::{collections::BTreeMap, io};
 
 use formats::{
-    activity::{Activity, Phase, Stay, StayEnd, Wait},
+    activity::{Activity, Phase, Stay, StayEnd},
     decision::{self, Action, DeviceId, JobId, Turn},
+    rows::Outcome,
 };
 use record::{run_dir::RunDir, trace_events::TraceWriter};
 use schema::units::Nanos;
@@ -36,7 +37,7 @@ struct DrawnLaunch<'a> {
 ///
 /// # Errors
 /// The journal cannot be read whole, or the file cannot be written.
-pub(super) fn write(run: &RunDir, names: &DrawnNames) -> anyhow::Result<()> {
+pub(super) fn write(run: &RunDir, names: &DrawnNames, outcomes: &[Outcome]) -> anyhow::Result<()> {
     let path = run.decisions_path();
     let activity = Activity::read(&path);
     let mut trace = TraceWriter::create(&run.trace_path(), Nanos::ZERO)?;
@@ -45,7 +46,7 @@ pub(super) fn write(run: &RunDir, names: &DrawnNames) -> anyhow::Result<()> {
     }
     let launches = launches(&activity);
     write_devices(&mut trace, names, &launches, &activity)?;
-    write_jobs(&mut trace, names, &launches, &activity)?;
+    write_jobs(&mut trace, names, &launches, activity.waiting(outcomes))?;
     trace.name_thread((DECISIONS, 0), "policy")?;
     let mut written = Ok(());
     decision::read_each(&path, |turn| {
@@ -120,16 +121,14 @@ fn write_jobs(
     trace: &mut TraceWriter,
     names: &DrawnNames,
     launches: &[DrawnLaunch],
-    activity: &Activity,
+    waits: Vec<(JobId, (u64, u64))>,
 ) -> io::Result<()> {
     for (job, name) in (0..).zip(&names.jobs) {
         trace.name_thread((JOBS, job), name)?;
     }
-    let has_length = |wait: &&Wait| wait.until_ns != Some(wait.from_ns);
-    for wait in activity.waits.iter().filter(has_length) {
-        let until = wait.until_ns.unwrap_or(activity.until_ns);
-        let span = (Nanos(wait.from_ns), Nanos(until.saturating_sub(wait.from_ns)));
-        trace.span((JOBS, u64::from(wait.job.0)), "waits".into(), span, NONE)?;
+    for (job, (from, until)) in waits.into_iter().filter(|(_, (from, until))| from < until) {
+        let span = (Nanos(from), Nanos(until - from));
+        trace.span((JOBS, u64::from(job.0)), "waits".into(), span, NONE)?;
     }
     launches
         .iter()

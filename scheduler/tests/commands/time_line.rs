@@ -2,10 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use front_door::definition;
-use record::trace_events::{self, Entry};
+use record::{
+    rows::Status,
+    trace_events::{self, Entry},
+};
 
-use crate::run::{ON_TWO, TRACE, door_to_two, outcomes, run};
+use crate::{
+    held::{Held, starts},
+    run::{ON_TWO, TRACE, door, door_to_two, outcomes, run},
+};
 
 type Track = (u64, u64);
 
@@ -93,13 +98,11 @@ fn is_nested_or_apart(one: &(String, u64, u64), other: &(String, u64, u64)) -> b
 
 #[test]
 fn jobs_that_share_a_device_have_tracks_of_their_own() {
-    let door = crate::door();
-    door.write("catalog.toml", &definition("short", "step_us = 5000, busy_percent = 0"));
     let trace = "name,submit_s,job,command,steps,step_ns\na,0,short,,200,5000000\nb,0,short,,200,5000000\n";
-    door.write("trace.csv", trace);
-    // Each is paused while the other has its turn.
+    let door = door(trace);
+    // Each is paused while the other has its turn, about ten times.
     let options = "--device cpu:0 --catalog catalog.toml --out r";
-    door.exits(0, &format!("run trace.csv --policy gandiva:quantum=1s {options}"));
+    door.exits(0, &format!("run trace.csv --policy gandiva:quantum=100ms {options}"));
     let line = read(&run(&door).trace_path());
     let names = |track: &str| -> Vec<String> {
         let spans = line.spans_of("devices", track).iter();
@@ -110,16 +113,33 @@ fn jobs_that_share_a_device_have_tracks_of_their_own() {
 }
 
 #[test]
+fn a_job_that_failed_for_good_no_longer_waits() {
+    let door = door(
+        "name,submit_s,job,command,steps,step_ns\nbad,0,dies,,50,5000000\ngood,0.1,short,,200,5000000\n",
+    );
+    door.exits(1, "run trace.csv --policy fifo --device cpu:0 --catalog catalog.toml --out r");
+    let line = read(&run(&door).trace_path());
+    let outcomes = outcomes(&door);
+    let [bad, good] = &outcomes[..] else { panic!("two rows: {outcomes:?}") };
+    assert_eq!((bad.status, good.status), (Status::Failed, Status::Ok), "{outcomes:?}");
+    for row in [bad, good] {
+        let spans = line.spans_of("jobs", &row.name);
+        let queued = row.queued_ns.expect("it was admitted");
+        assert!(total(spans, &["waits"]).abs_diff(queued) <= spans.len() as u64, "{row:?}: {spans:?}");
+        let end = row.end_ns.expect("it has ended");
+        assert!(spans.iter().all(|(_, _, until)| *until <= end + 1), "{row:?}: {spans:?}");
+    }
+    assert!(good.end_ns > bad.end_ns, "the run goes on after the failure: {outcomes:?}");
+}
+
+#[test]
 fn a_time_line_that_cannot_be_written_changes_no_exit_code() {
-    let door = crate::door();
-    door.write("catalog.toml", &definition("short", "step_us = 5000, busy_percent = 0"));
-    door.write("trace.csv", "name,submit_s,job,command,steps,step_ns\na,0,short,,400,5000000\n");
-    let options = "--device cpu:0 --catalog catalog.toml --out r";
-    let mut running =
-        front_door::Background::start(door.command(&format!("run trace.csv --policy fifo {options}")));
-    front_door::wait_until("the run was begun", || door.path("r/manifest.toml").is_file());
+    let door = door("name,submit_s,job,command,steps,step_ns\na,0,short,,100,5000000\n");
+    let options = "--device cpu:0 --catalog catalog.toml --progress-every 200ms --out r";
+    let command = door.command(&format!("run trace.csv {options}"));
+    let held = Held::start(&door, command, (&starts(&[(0, "dp1", &[0])]), ""), "true");
     std::fs::create_dir(door.path("r/trace.json")).expect("the run is writable");
-    let (code, said) = running.wait();
+    let (code, said) = held.go_on();
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("trace.json cannot be written"), "{said}");
 }
