@@ -1,15 +1,15 @@
 //! The times of jobs alone over several runs, such as those of one trace of commits, and where they change.
 //!
-//! Runs are compared only on machines and devices of the same kind: another machine is no change of the program.
+//! Runs on different kinds of machines or devices form separate histories.
 
 use record::{
     manifest::Manifest,
     rows::{
-        CellHistory, History, HistoryPoint, HistoryRun, HistoryVerdict, LevelChange, Status, Summary,
-        Warnings,
+        CellHistory, History, HistoryLevel, HistoryPoint, HistoryRun, HistoryVerdict, LevelChange, Status,
+        Summary, Warnings,
     },
 };
-use statistics::levels::{self, Levels};
+use statistics::levels::{self, Change, Level};
 
 use crate::{
     compare::differences,
@@ -24,6 +24,15 @@ struct Measured<'a> {
     row: &'a Summary,
 }
 
+/// The rows of one job on one device of one machine.
+struct Cell<'a> {
+    row: &'a Summary,
+    machine: &'a str,
+    points: Vec<HistoryPoint>,
+    /// The points that have a time.
+    timed: Vec<HistoryPoint>,
+}
+
 /// The history of the runs of `profile`. Runs of the scheduler have none.
 pub(crate) fn history(runs: &[Run]) -> History {
     let mut runs: Vec<&Run> = runs.iter().filter(|run| is_of_profile(run)).collect();
@@ -34,10 +43,9 @@ pub(crate) fn history(runs: &[Run]) -> History {
         alone.map(move |row| Measured { run, machine: &described.machine, row })
     });
     let cells = grouped(rows, |one| (&*one.row.job, &*one.row.device, &one.row.sharing, one.machine));
-    let estimates: Vec<Vec<f64>> = cells.iter().map(|cell| times(cell).map(|(_, ns)| ns).collect()).collect();
-    let tested = estimates.iter().filter(|times| times.len() >= levels::MIN_RUNS).count();
-    let found = estimates.iter().map(|times| levels::of_runs(times, tested));
-    let cells = cells.iter().zip(found).map(|(cell, found)| of_cell(&runs, cell, found)).collect();
+    let cells: Vec<Cell> = cells.iter().map(|rows| Cell::of(rows)).collect();
+    let tested = cells.iter().filter(|cell| cell.timed.len() >= levels::MIN_RUNS).count();
+    let cells = cells.into_iter().map(|cell| cell.history(&runs, tested)).collect();
     History { cells, runs: described }
 }
 
@@ -57,7 +65,7 @@ fn describe(run: &Run) -> HistoryRun {
     }
 }
 
-/// The processor, its cores and the models of the devices: all that a manifest says of which machine it was.
+/// The processor, its cores and the models of the devices. The manifest names no host; these facts stand for the machine.
 fn machine(manifest: &Manifest) -> String {
     let mut parts: Vec<String> = manifest.devices.iter().map(|facts| facts.name.clone()).collect();
     parts.extend(manifest.machine.cpu.clone());
@@ -71,11 +79,6 @@ fn machine(manifest: &Manifest) -> String {
     once.join(", ")
 }
 
-/// The runs that have a time, with it.
-fn times<'a>(cell: &'a [Measured<'_>]) -> impl Iterator<Item = (usize, f64)> + 'a {
-    cell.iter().filter_map(|one| Some((one.run, time(one.row)?.0 as f64)))
-}
-
 /// A positive time with its interval.
 fn time(row: &Summary) -> Option<(u64, Option<u64>, Option<u64>)> {
     let steps = (row.step_ns_median, row.step_ns_median_ci_lo, row.step_ns_median_ci_hi);
@@ -84,36 +87,62 @@ fn time(row: &Summary) -> Option<(u64, Option<u64>, Option<u64>)> {
     ns.filter(|ns| *ns > 0 && row.status == Status::Ok).map(|ns| (ns, lo, hi))
 }
 
-fn of_cell(runs: &[&Run], cell: &[Measured<'_>], found: Option<Levels>) -> CellHistory {
-    let Measured { row, machine, .. } = &cell[0];
-    let timed: Vec<usize> = times(cell).map(|(run, _)| run).collect();
-    let change = |change: &levels::Change| {
-        let (run, run_before) = (timed[change.first], timed[change.first - 1]);
-        let of = |run: usize| (&*runs[run].name, &runs[run].manifest);
+impl<'a> Cell<'a> {
+    fn of(rows: &[Measured<'a>]) -> Cell<'a> {
+        let points: Vec<HistoryPoint> = rows.iter().map(point).collect();
+        let timed = points.iter().filter(|point| point.ns.is_some()).cloned().collect();
+        Cell { row: rows[0].row, machine: rows[0].machine, points, timed }
+    }
+
+    /// The levels of the cell, as one of this number of cells that are tested.
+    fn history(self, runs: &[&Run], tested: usize) -> CellHistory {
+        let estimates: Vec<f64> = self.timed.iter().filter_map(|point| Some(point.ns? as f64)).collect();
+        let tested = levels::of_runs(&estimates, tested);
+        let changes: Vec<LevelChange> = tested
+            .iter()
+            .flat_map(|tested| &tested.changes)
+            .map(|change| self.change(runs, change))
+            .collect();
+        CellHistory {
+            job: self.row.job.clone(),
+            device: self.row.device.clone(),
+            machine: self.machine.to_owned(),
+            verdict: match (&tested, changes.is_empty()) {
+                (None, _) => HistoryVerdict::CannotTell,
+                (Some(_), true) => HistoryVerdict::NoneShown,
+                (Some(_), false) => HistoryVerdict::Changed,
+            },
+            levels: tested.iter().flat_map(|tested| &tested.levels).map(|level| self.level(level)).collect(),
+            changes,
+            between_runs_percent: tested.as_ref().map(|tested| 100.0 * tested.deviation),
+            detectable_ratio: tested.map(|tested| tested.detectable_ratio),
+            points: self.points,
+        }
+    }
+
+    fn level(&self, level: &Level) -> HistoryLevel {
+        let points = &self.timed[level.first..level.first + level.runs];
+        HistoryLevel {
+            run: points[0].run,
+            run_last: points[points.len() - 1].run,
+            count: points.len() as u32,
+            count_with_warnings: points.iter().filter(|point| !point.warnings.is_empty()).count() as u32,
+            ns: level.mean,
+        }
+    }
+
+    fn change(&self, runs: &[&Run], change: &Change) -> LevelChange {
+        let (run, run_before) = (self.timed[change.first].run, self.timed[change.first - 1].run);
+        let named = |run: u32| (&*runs[run as usize].name, &runs[run as usize].manifest);
         LevelChange {
-            run: run as u32,
-            run_before: run_before as u32,
+            run,
+            run_before,
             ratio: change.ratio.estimate,
             ratio_ci_lo: change.ratio.lo,
             ratio_ci_hi: change.ratio.hi,
             p_corrected: change.p,
-            differences: differences::between(of(run_before), of(run)),
+            differences: differences::between(named(run_before), named(run)),
         }
-    };
-    let changes: Vec<LevelChange> = found.iter().flat_map(|of| &of.changes).map(change).collect();
-    CellHistory {
-        job: row.job.clone(),
-        device: row.device.clone(),
-        machine: (*machine).to_owned(),
-        points: cell.iter().map(point).collect(),
-        verdict: match (&found, changes.is_empty()) {
-            (None, _) => HistoryVerdict::CannotTell,
-            (Some(_), true) => HistoryVerdict::NoneShown,
-            (Some(_), false) => HistoryVerdict::Changed,
-        },
-        changes,
-        between_runs_percent: found.as_ref().map(|of| 100.0 * of.deviation),
-        least_shown_ratio: found.map(|of| of.least_shown_ratio),
     }
 }
 

@@ -4,7 +4,7 @@ mod find;
 
 pub use self::find::runs_in;
 
-use std::{collections::BTreeSet, path::PathBuf};
+use std::{collections::BTreeSet, fs, path::PathBuf};
 
 use rig::Exit;
 
@@ -44,12 +44,13 @@ impl Placed {
 
 impl Report {
     /// Reads the runs in these directories, and makes the figures that `wanted` accepts. A directory that is no run stands for all
-    /// runs below it. A file that ends with `.json` is a fitted model, and another one the table of a duration model.
+    /// runs below it, and a run that several paths lead to is one run. A file that ends with `.json` is a fitted model, and another one the table of a duration model.
     ///
     /// # Errors
     /// There is neither a run nor a file, or the manifest of a run or a file that was named cannot be read.
     pub fn of(paths: &[PathBuf], wanted: impl Fn(&FigureKind) -> bool) -> anyhow::Result<Report> {
         let (mut runs, mut shapes, mut models) = (Vec::new(), Vec::new(), Vec::new());
+        let mut opened = BTreeSet::new();
         for path in paths {
             if path.is_file() && path.extension().is_some_and(|ending| ending == "json") {
                 models.push(FittedModel::read(path)?);
@@ -60,6 +61,9 @@ impl Report {
                 continue;
             }
             for path in runs_in(path)? {
+                if fs::canonicalize(&path).is_ok_and(|canonical| !opened.insert(canonical)) {
+                    continue;
+                }
                 runs.push(Run::open(&path)?);
             }
         }

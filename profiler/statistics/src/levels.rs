@@ -1,17 +1,17 @@
 //! Where a quantity that several runs measured changes its level.
 //!
-//! [`pelt`] proposes the changes, and a t test over runs confirms each of them. A proposal is the best of all places, so its p-value
-//! is multiplied by the number of places where a level of [`LEAST_RUNS`] could have begun (Bonferroni). The unit is the run, as in
-//! [`runs`](crate::runs): intervals within a run do not see what shifts the whole run. In simulations of runs that do not change,
-//! 2 to 5 in a hundred series have a change (`tests/it/levels.rs`). Runs of a machine whose speed wanders are no such series: a
-//! wandering level is a level that changes.
+//! [`pelt`] proposes the changes, and a t test over runs confirms each of them. A proposal is the best of all runs at which a change
+//! could be, so its p-value is multiplied by the number of runs where a level of [`LEAST_RUNS`] could have begun (Bonferroni). The unit
+//! is the run, as in [`runs`](crate::runs): intervals within a run do not see what shifts the whole run. In simulations of runs that do
+//! not change, 2 to 5 in a hundred series have a change (`tests/it/levels.rs`). Runs of a machine whose speed wanders are no such
+//! series: a wandering level is a level that changes.
 
 use statrs::distribution::ContinuousCDF;
 
 use crate::{
     interval::{Interval, mean, student_t, t_quantile},
     launches::logarithms,
-    pelt,
+    pelt, power,
 };
 
 /// A level has at least this number of runs. One run alone may be a bad moment of its machine.
@@ -36,18 +36,32 @@ pub struct Change {
     pub first: usize,
     /// The new level over the old one. The interval is not corrected for the search.
     pub ratio: Interval,
-    /// Corrected for the number of places.
+    /// Corrected for the number of runs at which a change could be.
     pub p: f64,
+}
+
+/// Runs that follow each other and do not change.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Level {
+    /// The position of the first run.
+    pub first: usize,
+    pub runs: usize,
+    /// The geometric mean of the runs.
+    pub mean: f64,
 }
 
 /// The levels of a series.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Levels {
+    /// At least one.
+    pub levels: Vec<Level>,
+    /// One between each level and the next.
     pub changes: Vec<Change>,
     /// Standard deviation of runs around their level, on the log scale.
     pub deviation: f64,
-    /// The smallest ratio between the first and the second half of the runs that the test would have shown.
-    pub least_shown_ratio: f64,
+    /// The smallest ratio of the second half of the runs to the first that is shown with a probability of
+    /// [`POWER`](power::POWER), if runs vary by `deviation`.
+    pub detectable_ratio: f64,
 }
 
 /// The changes of level that hold at `tests` times the strictness, for a family of this number of series.
@@ -64,8 +78,12 @@ pub fn of_runs(estimates: &[f64], tests: usize) -> Option<Levels> {
         match weakest.filter(|change| change.p >= SIGNIFICANCE).map(|change| change.first) {
             Some(first) => starts.retain(|start| *start != first),
             None => {
-                let least_shown_ratio = fit.least_shown_ratio();
-                return Some(Levels { changes, deviation: fit.deviation, least_shown_ratio });
+                return Some(Levels {
+                    levels: (0..starts.len()).map(|nth| fit.level(nth)).collect(),
+                    changes,
+                    deviation: fit.deviation,
+                    detectable_ratio: fit.detectable_ratio(),
+                });
             }
         }
     }
@@ -90,25 +108,30 @@ struct Fit<'a> {
 impl<'a> Fit<'a> {
     fn new(logs: &'a [f64], starts: &'a [usize], tests: usize) -> Fit<'a> {
         let degrees_of_freedom = logs.len() - starts.len();
-        let places = logs.len() + 1 - MIN_RUNS;
-        let mut fit =
-            Fit { logs, starts, deviation: 0.0, degrees_of_freedom, tests: (places * tests.max(1)) as f64 };
+        let possible_starts = logs.len() + 1 - MIN_RUNS;
+        let tests = (possible_starts * tests.max(1)) as f64;
+        let mut fit = Fit { logs, starts, deviation: 0.0, degrees_of_freedom, tests };
         let squares = |level: &[f64]| {
             let centre = mean(level);
             level.iter().map(|log| (log - centre).powi(2)).sum::<f64>()
         };
-        let unexplained: f64 = (0..starts.len()).map(|nth| squares(fit.level(nth))).sum();
+        let unexplained: f64 = (0..starts.len()).map(|nth| squares(fit.logs_of(nth))).sum();
         fit.deviation = (unexplained / degrees_of_freedom as f64).max(MIN_VARIANCE).sqrt();
         fit
     }
 
-    fn level(&self, nth: usize) -> &'a [f64] {
+    fn logs_of(&self, nth: usize) -> &'a [f64] {
         let end = self.starts.get(nth + 1).copied().unwrap_or(self.logs.len());
         &self.logs[self.starts[nth]..end]
     }
 
+    fn level(&self, nth: usize) -> Level {
+        let logs = self.logs_of(nth);
+        Level { first: self.starts[nth], runs: logs.len(), mean: mean(logs).exp() }
+    }
+
     fn change(&self, nth: usize) -> Change {
-        let (old, new) = (self.level(nth - 1), self.level(nth));
+        let (old, new) = (self.logs_of(nth - 1), self.logs_of(nth));
         let difference = mean(new) - mean(old);
         let error = self.error(old.len(), new.len());
         let half_width = t_quantile(self.degrees_of_freedom) * error;
@@ -126,11 +149,15 @@ impl<'a> Fit<'a> {
         self.deviation * (1.0 / old as f64 + 1.0 / new as f64).sqrt()
     }
 
-    fn least_shown_ratio(&self) -> f64 {
-        let half = self.logs.len() / 2;
-        let quantile =
-            student_t((self.logs.len() - 2) as f64).inverse_cdf(1.0 - SIGNIFICANCE / self.tests / 2.0);
-        (quantile * self.error(half, self.logs.len() - half)).exp()
+    /// PELT proposes a change if its square, in standard errors, exceeds the penalty. From about 60 runs on this is stricter than the
+    /// test of a single series.
+    fn detectable_ratio(&self) -> f64 {
+        let (runs, half) = (self.logs.len(), self.logs.len() / 2);
+        let degrees_of_freedom = (runs - 2) as f64;
+        let confirmed = student_t(degrees_of_freedom).inverse_cdf(1.0 - SIGNIFICANCE / self.tests / 2.0);
+        let proposed = (STRICTNESS * (runs as f64).ln()).sqrt();
+        let error = self.error(half, runs - half);
+        power::detectable_difference(error, degrees_of_freedom, confirmed.max(proposed)).exp()
     }
 }
 
@@ -156,6 +183,10 @@ mod tests {
         assert_close(change.ratio.lo.ln(), 0.2 - half_width);
         assert_close(change.ratio.hi.ln(), 0.2 + half_width);
         assert_close(levels.deviation, d * (8.0_f64 / 6.0).sqrt());
+        let [old, new] = &levels.levels[..] else { panic!("two levels: {levels:?}") };
+        assert_eq!((old.first, old.runs, new.first, new.runs), (0, 4, 4, 4));
+        assert_close(old.mean, 1.0);
+        assert_close(new.mean, 0.2_f64.exp());
     }
 
     #[test]
@@ -175,7 +206,7 @@ mod tests {
     fn more_series_make_each_change_harder_to_show() {
         let logs = [0.0, 0.01, 0.005, 0.02, 0.035, 0.03];
         let with = |tests| of_runs(&logs.map(f64::exp), tests).expect("six runs");
-        assert!(with(100).changes.is_empty() && with(1).least_shown_ratio < with(100).least_shown_ratio);
+        assert!(with(100).changes.is_empty() && with(1).detectable_ratio < with(100).detectable_ratio);
     }
 
     #[test]

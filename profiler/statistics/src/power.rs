@@ -27,16 +27,15 @@ pub const MOST_LAUNCHES: usize = 1_000;
 /// `None` if the test cannot be made.
 pub fn detectable_ratio(first: &Launches, second: &Launches, level: f64) -> Option<f64> {
     let test = Test::new(first, second, level)?;
-    let mut enough = 1.0;
-    while test.power(enough) < POWER {
-        enough *= 2.0;
-    }
-    let mut too_little = 0.0;
-    while enough - too_little > 1e-6 * enough {
-        let middle = f64::midpoint(too_little, enough);
-        *(if test.power(middle) < POWER { &mut too_little } else { &mut enough }) = middle;
-    }
-    Some((enough * test.error).exp())
+    Some((test.detectable_distance() * test.error).exp())
+}
+
+/// The smallest difference of two means that Student's t test finds with a probability of [`POWER`], if its statistic has to exceed
+/// `quantile`. `error` is the true standard error of the difference, and the test measures it with these degrees of freedom.
+pub(crate) fn detectable_difference(error: f64, degrees_of_freedom: f64, quantile: f64) -> f64 {
+    let case = Case { quantile, scale: degrees_of_freedom };
+    let sum_of_variances = ChiSquared::new(degrees_of_freedom).expect("there are degrees of freedom");
+    Test { error, cases: vec![case], sum_of_variances }.detectable_distance() * error
 }
 
 /// The number of launches of each side from which on the two-sided test at `level` finds this ratio with a probability of
@@ -59,7 +58,7 @@ pub fn launches_to_find(first: &Launches, second: &Launches, ratio: f64, level: 
     Some(enough)
 }
 
-/// Welch's test of launches with known deviations.
+/// A t test of two means with known deviations.
 struct Test {
     /// The standard error of the difference of both means.
     error: f64,
@@ -96,6 +95,20 @@ impl Test {
             }
         });
         Some(Test { error, cases: cases.collect(), sum_of_variances })
+    }
+
+    /// The smallest true difference, in standard errors, that is found with a probability of [`POWER`].
+    fn detectable_distance(&self) -> f64 {
+        let mut enough = 1.0;
+        while self.power(enough) < POWER {
+            enough *= 2.0;
+        }
+        let mut too_little = 0.0;
+        while enough - too_little > 1e-6 * enough {
+            let middle = f64::midpoint(too_little, enough);
+            *(if self.power(middle) < POWER { &mut too_little } else { &mut enough }) = middle;
+        }
+        enough
     }
 
     /// The probability that the statistic is above the quantile of the test, if the true difference is `distance` standard errors

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use cli::table::{self, Table, TableOptions};
-use record::rows::{CellHistory, History, HistoryPoint, HistoryRun, HistoryVerdict, to_json};
+use record::rows::{CellHistory, History, HistoryLevel, HistoryPoint, HistoryRun, HistoryVerdict, to_json};
 use rig::{Exit, output};
 use schema::units::Nanos;
 use statistics::levels::MIN_RUNS;
@@ -26,14 +26,16 @@ const MOST_NAMED: usize = 5;
 /// programs if the run has recorded one, and otherwise that of Tandem. A `+` means that files differed from the revision.
 ///
 /// A change is from one level of at least two runs to another. PELT proposes changes, and a t test over runs has to confirm each; its
-/// p-value is corrected for the number of places and of jobs. Of a hundred histories without a change, two to five have one. Four runs
-/// are the fewest that can show any. A change in the last run alone cannot be told from a bad moment of the machine: measure its
-/// revision again.
+/// p-value is corrected for the number of runs at which a change could be, and of jobs. Of a hundred histories without a change, two
+/// to five have one. Four runs are the fewest that can show any. A change in the last run alone cannot be told from a bad moment of
+/// the machine: measure its revision again.
 ///
 /// Machines drift. Runs of a machine whose speed wanders change their level without any change of the program, and no statistics of the
-/// runs can tell one from the other. `report compare RUN --jobs OLD,NEW` compares two versions in turns. Runs on machines or devices
-/// of different kinds are never compared: that would be no change of the program. A run names no host, so that two machines of one kind
-/// are one machine here.
+/// runs can tell one from the other. `report compare RUN --jobs OLD,NEW` compares two versions in turns. Runs on different
+/// kinds of machines or devices form separate histories. A run names no host, so that two machines of one kind are one machine here.
+///
+/// If no change is shown, the sentence below the table has the change from the first to the second half of the runs that is shown with a
+/// probability of 80 %. Runs with warnings count like others; `notes` has their warnings, and the sentence of a change has their number.
 ///
 /// The exit code is 0 for whatever is found, and 4 if no run measured a job alone. `report table history RUN...` has the numbers of the
 /// picture that `report RUN...` draws.
@@ -84,9 +86,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
 
 /// One line for each run of each cell.
 fn table_of(history: &History) -> Table {
-    let header = ["job", "where", "run", "started", "time", "change", "95 % interval", "revision"];
+    let header = ["job", "where", "run", "started", "time", "change", "95 % interval", "revision", "notes"];
     let mut lines = table::new(&header);
-    lines.mark_text(&["where", "run", "started", "revision"]);
+    lines.mark_text(&["where", "run", "started", "revision", "notes"]);
     for cell in &history.cells {
         for point in &cell.points {
             let run = &history.runs[point.run as usize];
@@ -100,6 +102,7 @@ fn table_of(history: &History) -> Table {
                 change.map_or_else(String::new, |change| format!("{:.3}", change.ratio)),
                 table::or_dash(interval(point)),
                 table::or_dash(revision(run)),
+                point.warnings.to_string(),
             ]);
         }
     }
@@ -119,20 +122,19 @@ fn revision(run: &HistoryRun) -> Option<String> {
 /// What the runs show of a cell.
 fn sentences(history: &History, cell: &CellHistory) -> Vec<String> {
     let name = format!("{} on {} ({})", cell.job, cell.device, cell.machine);
-    let timed = cell.points.iter().filter(|point| point.ns.is_some()).count();
-    let (percent, least) = (cell.between_runs_percent.unwrap_or(0.0), cell.least_shown_ratio.unwrap_or(0.0));
-    match cell.verdict {
-        // One sentence names them all.
-        HistoryVerdict::CannotTell => Vec::new(),
-        HistoryVerdict::NoneShown => vec![format!(
-            "{name}: no change is shown over {timed} runs, which vary by {percent:.2} %; a change by {:.2} % from the first to the \
-             second half would be shown",
-            100.0 * (least - 1.0)
+    match (cell.verdict, cell.between_runs_percent.zip(cell.detectable_ratio)) {
+        (HistoryVerdict::NoneShown, Some((percent, detectable))) => vec![format!(
+            "{name}: no change is shown over {} runs, which vary by {percent:.2} %; a change by {:.2} % from the first to the second \
+             half would be shown with a probability of 80 %{}",
+            cell.levels.iter().map(|level| level.count).sum::<u32>(),
+            100.0 * (detectable - 1.0),
+            runs_with_warnings(&cell.levels)
         )],
-        HistoryVerdict::Changed => cell
+        (HistoryVerdict::Changed, _) => cell
             .changes
             .iter()
-            .map(|change| {
+            .zip(cell.levels.windows(2))
+            .map(|(change, levels)| {
                 let run = &history.runs[change.run as usize];
                 let revision = revision(run).map(|digits| format!(" at {digits}")).unwrap_or_default();
                 let differences = match change.differences.is_empty() {
@@ -140,11 +142,28 @@ fn sentences(history: &History, cell: &CellHistory) -> Vec<String> {
                     false => format!("differs: {}", change.differences.join("; ")),
                 };
                 format!(
-                    "{name}: {:.3} ({:.3} to {:.3}) times the time before, from {}{revision} on; {differences}",
-                    change.ratio, change.ratio_ci_lo, change.ratio_ci_hi, run.name
+                    "{name}: {:.3} ({:.3} to {:.3}) times the time before, from {}{revision} on; {differences}{}",
+                    change.ratio,
+                    change.ratio_ci_lo,
+                    change.ratio_ci_hi,
+                    run.name,
+                    runs_with_warnings(levels)
                 )
             })
             .collect(),
+        // One sentence names them all.
+        (HistoryVerdict::CannotTell | HistoryVerdict::NoneShown, _) => Vec::new(),
+    }
+}
+
+/// The end of a sentence about these levels.
+fn runs_with_warnings(levels: &[HistoryLevel]) -> String {
+    let sum = |count: fn(&HistoryLevel) -> u32| levels.iter().map(count).sum::<u32>();
+    match sum(|level| level.count_with_warnings) {
+        0 => String::new(),
+        some => {
+            format!("; doubtful, because {some} of these {} runs have warnings", sum(|level| level.count))
+        }
     }
 }
 
@@ -165,8 +184,7 @@ fn doubt(history: &History) -> String {
     match machines.len() {
         0 | 1 => drift.into(),
         several => format!(
-            "{drift} The runs are of {several} kinds of machines or devices, which are not compared with each other: a difference \
-             between them is no change of the program."
+            "{drift} The runs are of {several} kinds of machines or devices: runs on different kinds form separate histories."
         ),
     }
 }

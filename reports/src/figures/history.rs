@@ -1,7 +1,6 @@
 //! The times of jobs over several runs, with their levels: before and after a change.
 
-use record::rows::{CellHistory, History, HistoryVerdict};
-use statistics::levels::MIN_RUNS;
+use record::rows::{CellHistory, History, HistoryPoint, HistoryVerdict};
 
 use crate::{
     alone,
@@ -16,14 +15,9 @@ use crate::{
 
 pub(super) fn make(runs: &[Run], _: &Colours) -> Vec<Figure> {
     let history = history(runs);
-    let is_history = |cell: &&CellHistory| timed(cell).count() >= MIN_RUNS;
-    let cells: Vec<&CellHistory> = history.cells.iter().filter(is_history).collect();
+    let can_tell = |cell: &&CellHistory| cell.verdict != HistoryVerdict::CannotTell;
+    let cells: Vec<&CellHistory> = history.cells.iter().filter(can_tell).collect();
     planes::in_figures(cells).into_iter().map(|(part, cells)| figure(&history, part, &cells)).collect()
-}
-
-/// The runs that have a time, with it.
-fn timed(cell: &CellHistory) -> impl Iterator<Item = (u32, u64)> {
-    cell.points.iter().filter_map(|point| Some((point.run, point.ns?)))
 }
 
 fn figure(history: &History, part: String, cells: &[&CellHistory]) -> Figure {
@@ -71,27 +65,26 @@ fn finding(cells: &[&CellHistory]) -> String {
 }
 
 fn plane(history: &History, cell: &CellHistory) -> Plane {
-    let point = |(run, ns): (u32, u64)| {
-        let of = cell.points.iter().find(|point| point.run == run);
-        let ends = of.and_then(|point| point.ns_ci_lo.zip(point.ns_ci_hi));
-        let described = &history.runs[run as usize];
+    let point = |point: &HistoryPoint| {
+        let ends = point.ns_ci_lo.zip(point.ns_ci_hi);
+        let described = &history.runs[point.run as usize];
         let revision =
             described.revision.as_ref().map(|revision| format!(", {revision}")).unwrap_or_default();
-        Point {
+        Some(Point {
             ci: ends.map(|(lo, hi)| (lo as f64, hi as f64)),
             label: format!("{}{revision}, {}", described.name, described.started_utc),
-            doubt: of.map(|point| point.warnings.to_string()).unwrap_or_default(),
-            ..Point::at(f64::from(run + 1), ns as f64)
-        }
+            doubt: point.warnings.to_string(),
+            ..Point::at(f64::from(point.run + 1), point.ns? as f64)
+        })
     };
-    let times: Vec<(u32, u64)> = timed(cell).collect();
-    let points: Vec<Point> = times.iter().copied().map(point).collect();
+    let points: Vec<Point> = cell.points.iter().filter_map(point).collect();
     let y = Axis::new("time of a step", "step_ns", Unit::Ns);
     let y = alone::scaled(y, points.iter().map(|point| point.y));
     let mut series = vec![Series::new("runs", Colours::nth(0), Form::Dots, points)];
-    series.extend(
-        levels(cell, &times).map(|points| Series::new("level", Colours::nth(1), Form::DashedLine, points)),
-    );
+    series.extend(cell.levels.iter().map(|level| {
+        let ends = [level.run, level.run_last].map(|run| Point::at(f64::from(run + 1), level.ns));
+        Series::new("level", Colours::nth(1), Form::DashedLine, ends.to_vec())
+    }));
     let rules = cell.changes.iter().map(|change| Rule::Upright {
         x: f64::from(change.run_before + change.run) / 2.0 + 1.0,
         name: format!("{:.3}", change.ratio),
@@ -102,17 +95,6 @@ fn plane(history: &History, cell: &CellHistory) -> Plane {
         series,
         ..Plane::new(Axis::new("run", "run", Unit::Plain).tight(), y)
     }
-}
-
-/// The two ends of each level at the geometric mean of its runs.
-fn levels(cell: &CellHistory, times: &[(u32, u64)]) -> impl Iterator<Item = Vec<Point>> {
-    let begins = |run: u32| cell.changes.iter().any(|change| change.run == run);
-    let parts = times.chunk_by(move |_, (run, _)| !begins(*run));
-    parts.filter_map(|part| {
-        let mean = (part.iter().map(|(_, ns)| (*ns as f64).ln()).sum::<f64>() / part.len() as f64).exp();
-        let (first, last) = (part.first()?.0, part.last()?.0);
-        Some([first, last].map(|run| Point::at(f64::from(run + 1), mean)).to_vec())
-    })
 }
 
 #[cfg(test)]
@@ -134,6 +116,5 @@ mod tests {
             })
             .sum();
         assert_eq!(cells, alike[0].summaries.len());
-        assert!(figures.iter().all(|figure| figure.finding.contains("no change")), "{figures:?}");
     }
 }

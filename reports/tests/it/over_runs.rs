@@ -1,7 +1,7 @@
 //! `report history` on runs whose times, dates, revisions and machines are made for the test.
 
 use front_door::Door;
-use record::rows::{self, CellHistory, History, HistoryVerdict};
+use record::rows::{self, CellHistory, History, HistoryVerdict, Warning};
 
 use crate::compared::{LSTM, VAE, door, job, write_run};
 
@@ -72,6 +72,8 @@ fn a_change_has_its_run_its_ratio_and_what_differs() {
     );
     assert!(printed.out.contains(&sentence), "{sentence} in {}", printed.out);
     assert!(printed.out.contains("no change is shown over 8 runs"), "{}", printed.out);
+    // The row of the record that the runs are made from is not steady, and that of the other job has no warning.
+    assert_eq!(printed.out.matches("doubtful, because 8 of these 8 runs have warnings").count(), 1);
     assert!(printed.out.contains("Machines drift"), "{}", printed.out);
 }
 
@@ -105,10 +107,67 @@ fn another_machine_is_no_change_of_the_program() {
     assert!(of_lstm.iter().all(|cell| cell.verdict == HistoryVerdict::NoneShown), "{of_lstm:?}");
     let printed = door.exits(0, "history runs");
     assert!(
-        printed.out.contains("2 kinds of machines or devices, which are not compared"),
+        printed
+            .out
+            .contains("2 kinds of machines or devices: runs on different kinds form separate histories"),
         "{}",
         printed.out
     );
+}
+
+#[test]
+fn a_run_that_several_paths_lead_to_is_one_run() {
+    let door = door();
+    write_runs(&door, &step_of_a_fifth());
+    let once = history(&door);
+    std::os::unix::fs::symlink("runs", door.path("link")).expect("the folder is writable");
+    let several = door.exits(0, "history runs runs/r99 ./runs/../runs/r98 link link/r97 --json").out;
+    assert_eq!(rows::from_json::<History>(&several).expect("stdout is JSON"), once);
+}
+
+/// The warnings of two runs before the change and of one after it.
+#[test]
+fn runs_with_warnings_are_named_beside_a_change() {
+    let door = door();
+    write_runs(&door, &step_of_a_fifth());
+    for number in 92..=99 {
+        let run = format!("runs/r{number}");
+        let mut summaries = door.summaries(&run);
+        let lstm = summaries.iter_mut().find(|row| row.job == LSTM).expect("it was measured");
+        lstm.warnings = [98, 97, 93].contains(&number).then_some(Warning::FewSteps).into_iter().collect();
+        rows::write(&door.run(&run).summary_path(), &summaries).expect("the run is writable");
+    }
+    let lstm = cell(&history(&door), LSTM).clone();
+    let counts: Vec<_> = lstm.levels.iter().map(|level| (level.count, level.count_with_warnings)).collect();
+    assert_eq!(counts, [(4, 2), (4, 1)]);
+    let printed = door.exits(0, "history runs");
+    let sentence = "doubtful, because 3 of these 8 runs have warnings";
+    assert_eq!(printed.out.matches(sentence).count(), 1, "{}", printed.out);
+    let noted = printed.out.lines().filter(|line| line.contains(LSTM) && line.contains("few-steps"));
+    assert_eq!(noted.count(), 3, "{}", printed.out);
+}
+
+/// With six degrees of freedom, the test of eight runs at 0.05 / 10 (five runs could begin a level, in each of two jobs) finds a difference
+/// of DISTANCE standard errors with a probability of 80 %, by a numerical integration with another program.
+#[test]
+fn a_history_without_a_change_says_what_would_be_shown() {
+    const DISTANCE: f64 = 5.4585;
+    let door = door();
+    write_runs(&door, &[NOISE, NOISE].concat());
+    let lstm = cell(&history(&door), LSTM).clone();
+    let logs = NOISE.map(f64::ln);
+    let mean = logs.iter().sum::<f64>() / 4.0;
+    let deviation = (2.0 * logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / 7.0).sqrt();
+    let detectable = lstm.detectable_ratio.expect("eight runs");
+    assert!((detectable.ln() / (deviation * 0.5_f64.sqrt()) - DISTANCE).abs() < 0.02, "{detectable}");
+    let [level] = &lstm.levels[..] else { panic!("one level: {lstm:?}") };
+    assert!((level.ns / (10e6 * mean.exp()) - 1.0).abs() < 1e-6, "{level:?}");
+    let printed = door.exits(0, "history runs");
+    let sentence = format!(
+        "a change by {:.2} % from the first to the second half would be shown with a probability of 80 %",
+        100.0 * (detectable - 1.0)
+    );
+    assert!(printed.out.contains(&sentence), "{sentence} in {}", printed.out);
 }
 
 #[test]

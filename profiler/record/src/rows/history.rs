@@ -19,7 +19,8 @@ pub struct HistoryRun {
     pub started_utc: String,
     /// The revision of the source tree of the user's programs, if the run recorded one, and else that of Tandem.
     pub revision: Option<String>,
-    /// Whether files of that source tree differed from the revision. Absent for a revision of Tandem, of which this is unknown.
+    /// Whether files of that source tree differed from the revision. Absent for a revision of Tandem: its build does
+    /// not record local changes.
     pub dirty: Option<bool>,
     /// The machine and its devices. Runs are compared only if they agree in it.
     pub machine: String,
@@ -34,12 +35,14 @@ pub struct CellHistory {
     /// One for each run that was to measure it, in the order of `runs`.
     pub points: Vec<HistoryPoint>,
     pub verdict: HistoryVerdict,
-    /// In the order of runs.
+    /// In the order of runs. Empty if the cell cannot be told.
+    pub levels: Vec<HistoryLevel>,
+    /// One between each level and the next.
     pub changes: Vec<LevelChange>,
     /// Standard deviation of runs around their level, in percent. Absent if the cell cannot be told.
     pub between_runs_percent: Option<f64>,
-    /// The smallest ratio that the test would have shown between the first and the second half of the runs.
-    pub least_shown_ratio: Option<f64>,
+    /// The smallest ratio of the second half of the runs to the first that is shown with a probability of 80 %.
+    pub detectable_ratio: Option<f64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -52,6 +55,20 @@ pub struct HistoryPoint {
     pub ns_ci_hi: Option<u64>,
     pub repeats: u32,
     pub warnings: Warnings,
+}
+
+/// Runs that follow each other and have one level.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HistoryLevel {
+    /// The first and the last run with a time, as positions in `runs`.
+    pub run: u32,
+    pub run_last: u32,
+    /// The number of runs with a time.
+    pub count: u32,
+    /// The number of these runs that have warnings.
+    pub count_with_warnings: u32,
+    /// The geometric mean of the times.
+    pub ns: f64,
 }
 
 /// A change from one level of several runs to the next.
@@ -75,7 +92,7 @@ words! {
     HistoryVerdict {
         /// At least one change of level is shown.
         Changed = "changed",
-        /// The test shows no change. Smaller changes than `least_shown_ratio` may be there.
+        /// The test shows no change. Changes below `detectable_ratio`, and some above it, may be there.
         NoneShown = "none-shown",
         /// There are too few runs with a number.
         CannotTell = "cannot-tell",

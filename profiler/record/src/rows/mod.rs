@@ -36,7 +36,9 @@ pub use comparison::{Compared, Comparison, Quantity, Repeatability, RunRatio};
 pub use export::{Definition, ExportRow, ProgramKind, Split};
 pub use export_step::ExportStep;
 pub use figure_numbers::{FigureNumbers, Value};
-pub use history::{CellHistory, History, HistoryPoint, HistoryRun, HistoryVerdict, LevelChange};
+pub use history::{
+    CellHistory, History, HistoryLevel, HistoryPoint, HistoryRun, HistoryVerdict, LevelChange,
+};
 pub use interference::{Curve, Interference, Side};
 pub use job_table::{JobRow, JobTable};
 pub use labels::{Arithmetic, ErrorKind, Status, Warning, Warnings};
