@@ -3,13 +3,16 @@
 mod counts;
 mod fold;
 mod states;
+#[cfg(test)]
+mod tests;
 
 use std::{path::Path, sync::Arc};
 
 use record::rows::ErrorKind;
 use schema::plan::Plan;
 
-pub use self::{counts::steps_of, fold::Fold, states::JobState};
+use self::fold::Fold;
+pub use self::{counts::steps_of, states::JobState};
 use crate::decision::{self, DeviceId, JobId};
 
 /// The stays of jobs on devices, and the rest of a journal up to its last complete turn. The run may still go on.

@@ -1,8 +1,7 @@
-use formats::decision::{Action, ClusterEvent, Settled};
 use record::rows::ErrorKind;
 
 use super::*;
-use crate::activity::tests::{folded, recorded, turns};
+use crate::activity::{Loss, Phase, tests::recorded};
 
 fn lanes(figures: &[Figure]) -> &Lanes {
     let [Figure { chart: Chart::Lanes(lanes), .. }] = figures else { panic!("one figure of lanes") };
@@ -45,20 +44,34 @@ fn spans_of_one_device_add_up_to_the_rows() {
 #[test]
 fn failures_lost_devices_and_plans_are_told() {
     let job = JobId(7);
-    let start = |plan: &str| Action::Start {
+    let plan = |text: &str| Some(text.parse().expect("it is a plan"));
+    let first = Stay {
         job,
-        devices: vec![DeviceId(1)],
-        cpus: None,
-        plan: Some(plan.parse().expect("it is a plan")),
+        launch: 0,
+        devices: [DeviceId(1)].into(),
+        plan: plan("dp1"),
+        plan_before: None,
+        phase: Phase::Starting,
+        from_ns: 0,
+        until_ns: 5,
+        end: StayEnd::Failed(ErrorKind::DeviceLost, "fell off".into()),
     };
-    let failed =
-        ClusterEvent::Failed { job, steps: 0, kind: ErrorKind::DeviceLost, detail: "fell off".into() };
-    let activity = folded(&turns(vec![
-        (0, vec![], vec![start("dp1")]),
-        (5, vec![failed, ClusterEvent::DeviceLost { device: DeviceId(1) }], vec![]),
-        (9, vec![ClusterEvent::DeviceBack { device: DeviceId(1) }], vec![start("bf16")]),
-        (12, vec![ClusterEvent::Settled { job, now: Settled::Running, steps: 0 }], vec![]),
-    ]));
+    let second = Stay {
+        launch: 1,
+        plan: plan("bf16"),
+        plan_before: plan("dp1"),
+        from_ns: 9,
+        until_ns: 12,
+        end: StayEnd::NextPhase,
+        ..first.clone()
+    };
+    let third = Stay { phase: Phase::Running, from_ns: 12, end: StayEnd::Open, ..second.clone() };
+    let activity = Activity {
+        stays: vec![first, second, third],
+        losses: vec![Loss { device: DeviceId(1), from_ns: 5, until_ns: 9 }],
+        until_ns: 12,
+        ..Activity::default()
+    };
     let runs = recorded();
     let colours = Colours::default();
     let jobs = Jobs { known: HashMap::new(), colours: &colours };
@@ -90,16 +103,28 @@ fn launches_that_overlap_are_below_each_other() {
 #[test]
 fn a_large_run_stays_small() {
     let (jobs, devices) = (100_000u32, 2_490u32);
-    let mut of = Vec::new();
+    let mut stays = Vec::new();
     for n in 0..jobs {
-        let (job, device, at) = (JobId(n), DeviceId(n % devices), u64::from(n / devices) * 1_000);
-        let start = Action::Start { job, devices: vec![device], cpus: None, plan: None };
-        of.push((at, vec![ClusterEvent::Arrived { job }], vec![start]));
-        of.push((at + 10, vec![ClusterEvent::Settled { job, now: Settled::Running, steps: 0 }], vec![]));
-        of.push((at + 900, vec![ClusterEvent::Finished { job, steps: 1 }], vec![]));
+        let at = u64::from(n / devices) * 1_000;
+        let starting = Stay {
+            job: JobId(n),
+            launch: 0,
+            devices: [DeviceId(n % devices)].into(),
+            plan: None,
+            plan_before: None,
+            phase: Phase::Starting,
+            from_ns: at,
+            until_ns: at + 10,
+            end: StayEnd::NextPhase,
+        };
+        let (from_ns, until_ns) = (at + 10, at + 900);
+        let running =
+            Stay { phase: Phase::Running, from_ns, until_ns, end: StayEnd::Finished, ..starting.clone() };
+        stays.extend([starting, running]);
     }
-    of.sort_by_key(|turn| turn.0);
-    let activity = folded(&turns(of));
+    stays.sort_by_key(|stay| stay.until_ns);
+    let until_ns = stays[stays.len() - 1].until_ns;
+    let activity = Activity { stays, until_ns, ..Activity::default() };
     let shown = shown(&activity, devices as usize);
     assert_eq!(shown.len(), MOST_LANES);
     let colours = Colours::default();

@@ -12,7 +12,7 @@ use crate::decision::{Action, ClusterEvent, DeviceId, JobId, Settled, Turn};
 
 /// The state after some turns.
 #[derive(Default)]
-pub struct Fold {
+pub(super) struct Fold {
     done: Activity,
     /// The present stay of each job that has devices.
     stays: HashMap<JobId, Stay>,
@@ -25,7 +25,7 @@ pub struct Fold {
 
 impl Fold {
     /// Adds the next turn.
-    pub fn add(&mut self, turn: Turn) {
+    pub(super) fn add(&mut self, turn: Turn) {
         let at = turn.at_ns.0.max(self.done.until_ns);
         self.done.until_ns = at;
         self.done.turns += 1;
@@ -34,7 +34,7 @@ impl Fold {
     }
 
     /// Ends what is open at the time of the last turn.
-    pub fn done(mut self) -> Activity {
+    pub(super) fn done(mut self) -> Activity {
         let until = self.done.until_ns;
         let mut open: Vec<JobId> = self.stays.keys().copied().collect();
         open.sort_unstable();
