@@ -86,9 +86,9 @@ pub fn not_well(name: &str, run: &Run) -> Option<String> {
     })
 }
 
-/// The names of the jobs of a run, which are those of its trace.
-pub fn trace(run: &Run) -> BTreeSet<&str> {
-    run.outcomes.iter().map(|row| row.name.as_str()).collect()
+/// The jobs of the trace of a run, by their names and their arrivals: traces of other seeds have jobs of the same names.
+pub fn trace(run: &Run) -> BTreeSet<(&str, u64)> {
+    run.outcomes.iter().map(|row| (row.name.as_str(), row.submit_ns)).collect()
 }
 
 /// Sentences on runs of another trace than the first one, which cannot be compared with it.
@@ -97,7 +97,7 @@ pub fn other_traces(sides: &[RunOfTrace]) -> Vec<String> {
     let jobs = trace(first.run);
     let others = sides.iter().filter(|side| !side.run.outcomes.is_empty() && trace(side.run) != jobs);
     let sentence = |side: &RunOfTrace| {
-        format!("{} has other jobs than {}: the two cannot be compared", side.name, first.name)
+        format!("{} has another trace than {}: the two cannot be compared", side.name, first.name)
     };
     others.map(sentence).collect()
 }

@@ -36,7 +36,7 @@ pub struct Answer {
 /// The answers of a report, in the order of its runs. Runs of one trace have one answer.
 pub fn answers(report: &Report) -> Vec<Answer> {
     let runs = &report.runs;
-    let mut compared: Vec<BTreeSet<&str>> = Vec::new();
+    let mut compared: Vec<BTreeSet<(&str, u64)>> = Vec::new();
     let mut answers = Vec::new();
     for (number, run) in runs.iter().enumerate() {
         let jobs = trace(run);

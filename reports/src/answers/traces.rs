@@ -71,6 +71,7 @@ fn of_setting(of: &RunsOfSetting) -> String {
         .collect();
     let jobs: Vec<&str> = trace(runs[0])
         .into_iter()
+        .map(|(name, _)| name)
         .filter(|job| times.iter().all(|of_run| of_run.contains_key(job)))
         .collect();
     let left_out = left_out(runs, jobs.len());

@@ -107,9 +107,15 @@ fn two_jobs(text: &str) -> Result<TwoJobs, String> {
     }
 }
 
-/// A percentage as a part: `5%` and `5` are 0.05.
+/// A percentage as a part: `5%` and `5` are 0.05. Parts such as `0.05` are refused, because they may mean 5 %.
 fn percent(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>().ok();
+    if number.is_some_and(|part| part > 0.0 && part < 1.0) && !text.ends_with('%') {
+        let percent = 100.0 * number.unwrap_or_default();
+        return Err(format!(
+            "'{text}' may mean {percent}% or {text}%; write the one that you mean, with its sign"
+        ));
+    }
     let is_possible = |percent: &f64| percent.is_finite() && *percent >= 0.0;
     let refusal = || format!("'{text}' is no percentage of at least 0; write it as 5%");
     number.filter(is_possible).map(|percent| percent / 100.0).ok_or_else(refusal)

@@ -41,6 +41,9 @@ pub(crate) fn changes(a: &ComparedRun, b: &ComparedRun, fail_above: Option<f64>)
             continue;
         };
         match cells_of_b.remove(&subject) {
+            Some(after) if before.failures.0 == 0 && after.failures.0 > 0 && after.number.is_some() => {
+                pairs.push(failed_in_part(&subject, number, &after));
+            }
             Some(after) if after.number.is_some() => pairs.extend(in_both(&subject, &before, &after)),
             Some(after) if after.has_failed => pairs.push(failed(&subject, number, after)),
             _ => {
@@ -90,6 +93,15 @@ fn in_both(subject: &Subject, before: &Cell, after: &Cell) -> Vec<Pair> {
 fn failed(subject: &Subject, a: &Number, after: Cell) -> Pair {
     let mut pair = Pair::without_b(subject, subject.quantity(), a, Verdict::Failed);
     (pair.change.err, pair.change.err_detail) = (after.err, after.err_detail);
+    pair
+}
+
+/// A job of which some launches failed in B, and none in A.
+fn failed_in_part(subject: &Subject, a: &Number, after: &Cell) -> Pair {
+    let mut pair = Pair::without_b(subject, subject.quantity(), a, Verdict::Failed);
+    let (failed, all) = after.failures;
+    let what = if subject.seat.is_some() { "blocks" } else { "launches" };
+    pair.change.err_detail = Some(format!("{failed} of {all} {what} failed"));
     pair
 }
 

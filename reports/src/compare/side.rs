@@ -38,6 +38,8 @@ pub(super) struct Cell {
     /// Of a job alone.
     pub(super) memory: Option<Memory>,
     pub(super) has_failed: bool,
+    /// Launches, or blocks of a group, that failed, and all of them.
+    pub(super) failures: (u32, u32),
     pub(super) err: Option<ErrorKind>,
     pub(super) err_detail: Option<String>,
     pub(super) warnings: Warnings,
@@ -116,6 +118,7 @@ impl ComparedRun {
             number: number.filter(|_| !has_failed),
             memory: self.memory(row),
             has_failed,
+            failures: (row.repeats_failed, row.repeats + row.repeats_failed),
             err: row.err,
             err_detail: row.err_detail.clone(),
             warnings: row.warnings.clone(),
@@ -152,6 +155,7 @@ fn together(row: &Interference) -> (Subject, Cell) {
         number: number.filter(|_| !has_failed),
         memory: None,
         has_failed,
+        failures: (row.blocks_failed, row.blocks + row.blocks_failed),
         err: row.err,
         err_detail: row.err_detail.clone(),
         warnings: row.warnings.clone(),

@@ -4,10 +4,7 @@ use std::collections::HashMap;
 
 use formats::rows::Totals;
 use outcomes::{draws::totals_of_draws, totals::totals};
-use statistics::{
-    Interval,
-    launches::{between_launches, ratio_paired},
-};
+use statistics::{Interval, launches::ratio_paired};
 
 use crate::{
     chart::Chart,
@@ -30,6 +27,9 @@ const COLUMNS: &[(&str, &str)] = &[
     ("util_percent", "utilisation"),
     ("queued_ns_mean", "waiting"),
     ("switching_ns_mean", "switching"),
+    ("preemptions", "preemptions"),
+    ("rho_mean", "mean rho"),
+    ("unfair_percent", "unfair"),
     ("failed", "failed"),
     ("jct_ratio", "JCT of a job over the first run"),
     ("jct_ratio_ci_lo", "from"),
@@ -61,7 +61,6 @@ pub(super) fn make(runs: &[Run], colours: &Colours) -> Vec<Figure> {
     vec![Figure {
         missing,
         doubts: lacking(&sides, &totals),
-        finding: finding(&sides, &totals),
         ..Figure::new("Policies", caption, Chart::Table(table))
     }]
 }
@@ -100,6 +99,9 @@ fn row(side: &RunOfTrace, totals: &Totals, ratio: Option<Interval>) -> Vec<Cell>
         Cell::number(Unit::Percent, totals.util_percent),
         ns(totals.queued_ns_mean),
         ns(totals.switching_ns_mean),
+        Cell::whole(Unit::Count, totals.preemptions),
+        Cell::number(Unit::Ratio, totals.fairness.map(|fairness| fairness.rho_mean)),
+        Cell::number(Unit::Percent, totals.fairness.map(|fairness| fairness.unfair_percent)),
         count(totals.failed),
         of_ratio(|ratio| ratio.estimate),
         of_ratio(|ratio| ratio.lo),
@@ -119,45 +121,6 @@ pub(super) fn ratio(first: &Run, run: &Run) -> Option<Interval> {
         Some((*before.get(row.name.as_str())? as f64, jct as f64))
     };
     ratio_paired(&done(run).filter_map(pair).collect::<Vec<_>>())
-}
-
-/// Which policy has the least average JCT, among the runs of the trace of the first run.
-fn finding(sides: &[RunOfTrace], totals: &[Totals]) -> String {
-    let Some(jobs) = sides.first().map(|side| trace(side.run)) else { return String::new() };
-    let mut of_policy: Vec<(&str, Vec<f64>)> = Vec::new();
-    let of_trace = sides.iter().zip(totals).filter(|(side, _)| trace(side.run) == jobs);
-    for (_, totals) in of_trace {
-        let Some(mean) = totals.jct_ns_mean else { continue };
-        match of_policy.iter_mut().find(|(policy, _)| *policy == totals.policy) {
-            Some((_, means)) => means.push(mean as f64),
-            None => of_policy.push((&totals.policy, vec![mean as f64])),
-        }
-    }
-    let mean = |of: &(&str, Vec<f64>)| of.1.iter().sum::<f64>() / of.1.len() as f64;
-    of_policy.sort_by(|a, b| mean(a).total_cmp(&mean(b)));
-    let [best, next, ..] = &of_policy[..] else { return String::new() };
-    let intervals = between_launches(&best.1).zip(between_launches(&next.1));
-    let judgement = match intervals {
-        Some((best, next)) if best.hi < next.lo => "their intervals between runs are apart".to_owned(),
-        Some(_) => "their intervals between runs overlap, so that the difference is within noise".to_owned(),
-        None => {
-            "one run of a policy does not tell how far repeats differ, so that the order is not established"
-                .to_owned()
-        }
-    };
-    format!(
-        "Least average JCT: {}, {} over {}, before {}, {} over {}; {judgement}",
-        best.0,
-        Unit::Ns.show(mean(best)),
-        runs_of(best.1.len()),
-        next.0,
-        Unit::Ns.show(mean(next)),
-        runs_of(next.1.len())
-    )
-}
-
-fn runs_of(count: usize) -> String {
-    if count == 1 { "1 run".into() } else { format!("{count} runs") }
 }
 
 #[cfg(test)]
@@ -189,16 +152,14 @@ mod tests {
         assert!((number(table, 2, "jct_ratio").expect("a ratio") - mean).abs() < 1e-9);
         let jct: u64 = runs[1].outcomes.iter().filter_map(|row| row.jct_ns).sum();
         assert_eq!(number(table, 1, "jct_ns_mean"), Some((jct / 14) as f64));
-        assert!(figure.finding.contains("is not established"), "{}", figure.finding);
         assert!(figure.missing.is_empty(), "{:?}", figure.missing);
     }
 
     #[test]
-    fn repeats_give_noise_and_other_traces_are_not_compared() {
+    fn other_traces_are_not_compared() {
         let runs: Vec<Run> = recorded().into_iter().skip(6).collect();
         let [figure] = &make(&runs, &Colours::default())[..] else { panic!("one figure") };
         assert_eq!(figure.missing.iter().filter(|why| why.contains("cannot be compared")).count(), 3);
-        assert!(figure.finding.contains("over 2 runs"), "{}", figure.finding);
         let Chart::Table(table) = &figure.chart else { panic!("a table") };
         // The utilisation of runs with packed jobs and without their parts follows from the journal.
         assert!((0..table.rows.len()).all(|row| number(table, row, "util_percent").is_some()));

@@ -1,6 +1,6 @@
 //! `report compare` on runs whose times, memory and requests are made for the test.
 
-use std::path::Path;
+use std::{fs, path::Path};
 
 use front_door::Door;
 use record::{
@@ -286,6 +286,26 @@ fn a_failure_in_b_is_worse() {
     };
     assert_eq!(verdicts(only), (Verdict::Failed, Some(BoundVerdict::Worse)));
     assert!(door.exits(0, "compare a b").out.contains("failed: "));
+}
+
+#[test]
+fn a_launch_that_failed_in_b_alone_is_worse() {
+    let door = door();
+    for (failures_in_a, exit, verdict) in [(0, 1, Verdict::Failed), (1, 0, Verdict::CannotTell)] {
+        for (run, failures) in [("a", failures_in_a), ("b", 1)] {
+            let _ = fs::remove_dir_all(door.path(run));
+            write_run(&door, run, &[job(LSTM, 1.0, 0.001)], &[LSTM]);
+            let mut summaries = door.summaries(run);
+            summaries[0].repeats_failed = failures;
+            rows::write(&door.run(run).summary_path(), &summaries).expect("the folder is writable");
+        }
+        let changes = compared(&door, exit, "--fail-above 900%");
+        let change = row(&changes, LSTM, ChangeQuantity::Alone);
+        assert_eq!(change.verdict, verdict, "{change:?}");
+        let why = "1 of 5 launches failed";
+        assert_eq!(change.err_detail.as_deref(), (verdict == Verdict::Failed).then_some(why));
+        assert_eq!(door.exits(0, "compare a b").out.contains(why), verdict == Verdict::Failed);
+    }
 }
 
 #[test]
