@@ -82,7 +82,7 @@ fn rated<'a>(groups: &[&'a Together<'a>]) -> Vec<Rated<'a>> {
         let ci = ci?;
         let blocks = group.rows.iter().map(|row| row.blocks).min()?;
         let launches = Launches::published(value, ci.0, ci.1, blocks as usize);
-        Some(Rated { group: *group, value, ci, p: launches.map_or(1.0, |of| of.p_against(1.0)) })
+        Some(Rated { group, value, ci, p: launches.map_or(1.0, |of| of.p_against(1.0)) })
     };
     let mut rated: Vec<Rated> = groups.iter().filter_map(of_group).collect();
     let corrected = holm::adjusted(&rated.iter().map(|of| of.p).collect::<Vec<_>>());

@@ -48,7 +48,7 @@ fn families_that_do_not_change_rarely_have_a_change() {
 /// Runs that alternate around one level have exactly the noise of the simulation.
 fn detectable_ratio(count: usize, tests: usize) -> f64 {
     let deviation = NOISE * ((count - 1) as f64 / count as f64).sqrt();
-    let log = |run: usize| if run % 2 == 0 { deviation } else { -deviation };
+    let log = |run: usize| if run.is_multiple_of(2) { deviation } else { -deviation };
     let runs: Vec<f64> = (0..count).map(|run| log(run).exp()).collect();
     levels::of_runs(&runs, tests).expect("enough runs").detectable_ratio
 }

@@ -72,7 +72,8 @@ fn outcome(row: &Change, above: f64) -> Outcome {
         (Some(ratio), None) => format!("B over A is {ratio:.3}, without an interval"),
         (None, _) => verdict(row),
     };
-    let detail = row.err_detail.as_ref().map(|detail| format!(": {detail}")).unwrap_or_default();
+    // Without a kind of failure, the verdict has the detail already.
+    let detail = row.err.and(row.err_detail.as_ref()).map(|detail| format!(": {detail}")).unwrap_or_default();
     match row.bound_verdict {
         Some(BoundVerdict::Within) => Outcome::Passed(in_xml(&format!("{ratio}, within {bound}"))),
         Some(BoundVerdict::Worse) => {

@@ -87,7 +87,10 @@ pub(super) fn digits(ratio: f64) -> String {
 /// The verdict on the bound, if there is one. A number that B lacks says why.
 pub(super) fn verdict(row: &Change) -> String {
     match (row.verdict, row.bound_verdict) {
-        (Verdict::Failed, _) => row.err.map_or("failed".into(), |err| format!("failed: {err}")),
+        (Verdict::Failed, _) => {
+            let why = row.err.map(|err| err.to_string()).or_else(|| row.err_detail.clone());
+            why.map_or("failed".into(), |why| format!("failed: {why}"))
+        }
         (verdict @ (Verdict::Missing | Verdict::NotRequested), _) | (verdict, None) => words(verdict),
         (_, Some(BoundVerdict::Within)) => "within".into(),
         (_, Some(BoundVerdict::Worse)) => "worse".into(),

@@ -153,7 +153,7 @@ impl Gandiva {
             is_spread(&resident.devices) && self.restart_s(view, job).is_some() && {
                 let pool = view.occupancy.pool_of(resident.devices[0]);
                 let fewest = view.occupancy.fewest_nodes(pool, resident.devices.len() as u32);
-                fewest.is_some_and(|fewest| nodes_of(view, &resident.devices).len() > fewest as usize)
+                fewest.is_some_and(|fewest| nodes_of(view, &resident.devices).len() > fewest)
             }
         })
     }

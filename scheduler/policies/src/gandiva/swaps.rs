@@ -45,7 +45,7 @@ impl Gandiva {
         group.devices.iter().all(is_own)
             && !self.trials.slower_after_swap.contains(&group.first)
             && !self.trials.has_moved(group.first)
-            && fewest.is_some_and(|fewest| nodes_of(view, &group.devices).len() > fewest as usize)
+            && fewest.is_some_and(|fewest| nodes_of(view, &group.devices).len() > fewest)
     }
 
     /// The swaps of two jobs after which one of them is on a single node, and both are on fewer nodes than before.
