@@ -1,6 +1,6 @@
 //! In what two runs differ besides their numbers.
 
-use record::manifest::Manifest;
+use record::manifest::{Cell, Manifest};
 
 /// What differs between two named manifests, each as `NAME: VALUE in A, VALUE in B`.
 pub(crate) fn between((name_a, a): (&str, &Manifest), (name_b, b): (&str, &Manifest)) -> Vec<String> {
@@ -27,6 +27,7 @@ fn facts(manifest: &Manifest) -> Vec<(&'static str, Option<String>)> {
         ("version", Some(manifest.version.clone())),
         ("revision", manifest.git_revision.clone()),
         ("source tree", source_tree(manifest)),
+        ("commands", commands(manifest)),
         ("devices", Some(devices(manifest))),
         ("processor", machine.cpu.clone()),
         ("cores", text(machine.cores)),
@@ -58,6 +59,15 @@ fn facts(manifest: &Manifest) -> Vec<(&'static str, Option<String>)> {
 fn source_tree(manifest: &Manifest) -> Option<String> {
     let tree = manifest.folder.as_ref()?.source_tree.as_ref()?;
     Some(if tree.dirty { format!("{} with changes", tree.revision) } else { tree.revision.clone() })
+}
+
+/// The commands of the user's programs, each with its job.
+fn commands(manifest: &Manifest) -> Option<String> {
+    let command = |cell: &Cell| Some(format!("{}: {}", cell.job, cell.command.as_ref()?.join(" ")));
+    let mut commands: Vec<String> = manifest.cells.iter().filter_map(command).collect();
+    commands.sort();
+    commands.dedup();
+    (!commands.is_empty()).then(|| commands.join("; "))
 }
 
 /// Device by device, with its model.

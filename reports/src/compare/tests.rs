@@ -159,6 +159,16 @@ fn two_runs_of_all_pairs_have_the_ratios_of_the_record() {
 }
 
 #[test]
+fn a_program_that_was_started_otherwise_is_a_difference() {
+    let name = "20261122-epyc/colocate/all-pairs-1";
+    let (a, mut b) = (record(name), record(name));
+    b.manifest.cells[0].command = Some(vec!["python3".into(), "train.py".into(), "150".into()]);
+    let job = b.manifest.cells[0].job.clone();
+    let expected = format!("commands: none in A, {job}: python3 train.py 150 in B");
+    assert_eq!(changes(&a, &b, None).differences, [expected]);
+}
+
+#[test]
 fn what_one_run_has_alone_is_named_and_differences_are_told() {
     let comparison = changes(
         &record("20261122-epyc/colocate/two-cores"),
