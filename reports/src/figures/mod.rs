@@ -20,6 +20,7 @@ mod job_errors;
 mod job_times;
 mod memory;
 mod memory_together;
+mod mfu;
 mod model_errors;
 mod model_predicted;
 pub(crate) mod model_rows;
@@ -157,6 +158,11 @@ pub const KINDS: &[FigureKind] = &[
         name: "history",
         about: "the time of a step over runs, with its levels",
         make: Make::OfAll(history::make, is_of_profile),
+    },
+    FigureKind {
+        name: "mfu",
+        about: "the part of the peak arithmetic that each job alone uses",
+        make: Make::OfRun(mfu::make),
     },
     FigureKind { name: "energy", about: "the energy of a sample", make: Make::OfRun(energy::make) },
     FigureKind {
