@@ -1,6 +1,6 @@
 //! Where a quantity that several runs measured changes its level.
 //!
-//! [`pelt`] proposes the changes, and a t test over runs confirms each of them. A proposal is the best of all runs at which a change
+//! `pelt` proposes the changes, and a t test over runs confirms each of them. A proposal is the best of all runs at which a change
 //! could be, so its p-value is multiplied by the number of runs where a level of [`LEAST_RUNS`] could have begun (Bonferroni). The unit
 //! is the run, as in [`runs`](crate::runs): intervals within a run do not see what shifts the whole run. In simulations of runs that do
 //! not change, 2 to 5 in a hundred series have a change (`tests/it/levels.rs`). Runs of a machine whose speed wanders are no such
