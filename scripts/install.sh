@@ -12,8 +12,8 @@ set -eu
 list=share/tandem/installed.txt
 folders=share/tandem/folders.txt
 
-unfinished=
-trap 'if [ -n "$unfinished" ]; then rm -f -- "$unfinished"; fi' EXIT
+temporary=
+trap 'if [ -n "$temporary" ]; then rm -f -- "$temporary"; fi' EXIT
 trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
@@ -45,19 +45,19 @@ $1
 }
 
 # begin FILE: makes a new file beside a file of PREFIX, under a name that no other file has. An interruption removes it.
-begin() { unfinished=$(mktemp -- "$prefix/$1.XXXXXX"); }
+begin() { temporary=$(mktemp -- "$prefix/$1.XXXXXX"); }
 
 # put FILE: gives the new file its name. A link of that name is replaced and not followed.
 put() {
-  mv -- "$unfinished" "$prefix/$1"
-  unfinished=
+  mv -- "$temporary" "$prefix/$1"
+  temporary=
 }
 
 # write FILE LINES: writes a file of PREFIX, with the permissions that the user gives to new files.
 write() {
   begin "$1"
-  printf '%s\n' "$2" >"$unfinished"
-  chmod =rw -- "$unfinished"
+  printf '%s\n' "$2" >"$temporary"
+  chmod =rw -- "$temporary"
   put "$1"
 }
 
@@ -98,7 +98,7 @@ install_all() {
   for file in $files; do
     mkdir -p -- "$(dirname -- "$prefix/$file")"
     begin "$file"
-    cp -p -- "$archive/$file" "$unfinished"
+    cp -p -- "$archive/$file" "$temporary"
     put "$file"
   done
   write "$list" "$(digests)"

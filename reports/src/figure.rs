@@ -19,7 +19,7 @@ pub struct Figure {
     pub chart: Chart,
 }
 
-/// A sentence on the lines of a plane that lie on each other, of which a reader sees one; empty if there are none.
+/// A sentence that names the lines of a plane that cover each other. Empty if all lines can be seen.
 fn identical(plane: &Plane) -> String {
     let is_line = |form| matches!(form, Form::Line | Form::DashedLine | Form::Steps | Form::LineAndDots);
     let places = |at: usize| plane.series[at].points.iter().map(|point| (point.x, point.y));

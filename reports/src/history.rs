@@ -43,7 +43,7 @@ pub(crate) fn history(runs: &[Run]) -> History {
         alone.map(move |row| Measured { run, machine: &described.machine, row })
     });
     let cells = grouped(rows, |one| (&*one.row.job, &*one.row.device, &one.row.sharing, one.machine));
-    let cells: Vec<Cell> = cells.iter().map(|rows| Cell::of(rows)).collect();
+    let cells: Vec<Cell> = cells.iter().map(|rows| Cell::from_rows(rows)).collect();
     let tested = cells.iter().filter(|cell| cell.timed.len() >= levels::MIN_RUNS).count();
     let cells = cells.into_iter().map(|cell| cell.history(&runs, tested)).collect();
     History { cells, runs: described }
@@ -88,7 +88,7 @@ fn time(row: &Summary) -> Option<(u64, Option<u64>, Option<u64>)> {
 }
 
 impl<'a> Cell<'a> {
-    fn of(rows: &[Measured<'a>]) -> Cell<'a> {
+    fn from_rows(rows: &[Measured<'a>]) -> Cell<'a> {
         let points: Vec<HistoryPoint> = rows.iter().map(point).collect();
         let timed = points.iter().filter(|point| point.ns.is_some()).cloned().collect();
         Cell { row: rows[0].row, machine: rows[0].machine, points, timed }

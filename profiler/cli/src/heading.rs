@@ -1,6 +1,6 @@
 //! The headings of options in `--help`.
 //!
-//! Options without a heading are those of every day. `-h` lists these options alone, and names the headings.
+//! Options without a heading are for every day. `-h` lists these options alone, and names the headings.
 
 /// Which jobs, and what of them.
 pub const JOBS: &str = "Further choices of jobs";

@@ -196,8 +196,8 @@ fn write_rows(
     {
         row.err_detail = None;
     }
-    let of = |status| rows.iter().filter(|row| row.status == status).count() as u64;
-    let (failed, unsupported) = (Some(of(Status::Failed)), Some(of(Status::Unsupported)));
+    let count = |status| rows.iter().filter(|row| row.status == status).count() as u64;
+    let (failed, unsupported) = (Some(count(Status::Failed)), Some(count(Status::Unsupported)));
     Ok(Written { failed, unsupported, rows: write(&args.out, format, [Ok(rows)])? })
 }
 

@@ -58,19 +58,22 @@ mod tests {
         let first = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0].map(|hours| hours + 9.25);
         let second = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4].map(|hours| hours + 9.25);
         let pairs: Vec<(f64, f64)> = first.into_iter().zip(second).collect();
-        let found = paired(&pairs).expect("ten pairs");
-        assert_close(found.ratio.estimate, 1.158);
-        assert!((found.ratio.lo - 1.070_011_42).abs() < 1e-8 && (found.ratio.hi - 1.245_988_58).abs() < 1e-8);
-        assert!((found.p - 0.002_833).abs() < 1e-6, "{}", found.p);
+        let compared = paired(&pairs).expect("ten pairs");
+        assert_close(compared.ratio.estimate, 1.158);
+        assert!(
+            (compared.ratio.lo - 1.070_011_42).abs() < 1e-8
+                && (compared.ratio.hi - 1.245_988_58).abs() < 1e-8
+        );
+        assert!((compared.p - 0.002_833).abs() < 1e-6, "{}", compared.p);
     }
 
     #[test]
     fn many_gains_do_not_hide_a_few_large_losses() {
         let pairs: Vec<(f64, f64)> =
             (0..20).map(|n| if n < 15 { (10.0, 5.0) } else { (100.0, 200.0 + f64::from(n)) }).collect();
-        let found = paired(&pairs).expect("twenty pairs");
+        let compared = paired(&pairs).expect("twenty pairs");
         let by_job = crate::launches::ratio_paired(&pairs).expect("twenty pairs");
-        assert!(by_job.hi < 1.0 && found.ratio.estimate > 1.5, "{by_job:?} {found:?}");
+        assert!(by_job.hi < 1.0 && compared.ratio.estimate > 1.5, "{by_job:?} {compared:?}");
     }
 
     #[test]

@@ -207,13 +207,14 @@ mod tests {
     fn the_test_of_one_sample_agrees_with_its_interval() {
         let times = [10.0_f64, 11.0, 12.5];
         let published = between_launches(&times).expect("three times");
-        let of = Launches::published(published.estimate, published.lo, published.hi, 3).expect("an interval");
-        assert_close(of.p_against(published.lo), 0.05);
-        assert_close(of.p_against(published.hi), 0.05);
-        assert_close(of.p_against(published.estimate), 1.0);
+        let launches =
+            Launches::published(published.estimate, published.lo, published.hi, 3).expect("an interval");
+        assert_close(launches.p_against(published.lo), 0.05);
+        assert_close(launches.p_against(published.hi), 0.05);
+        assert_close(launches.p_against(published.estimate), 1.0);
         // Two degrees of freedom have a distribution in closed form.
-        let t = of.log_mean / (of.log_deviation / 3_f64.sqrt());
-        assert_close(of.p_against(1.0), 1.0 - t / (2.0 + t * t).sqrt());
+        let t = launches.log_mean / (launches.log_deviation / 3_f64.sqrt());
+        assert_close(launches.p_against(1.0), 1.0 - t / (2.0 + t * t).sqrt());
     }
 
     #[test]

@@ -127,11 +127,11 @@ fn best<'r, 'a>(all: &'r [Ranked<'a>]) -> Option<(&'r Ranked<'a>, String)> {
         (_, _, 0) => String::new(),
         (0, 0, 1) => ", faster than the other: the intervals do not overlap".into(),
         (0, 0, _) => format!(", faster than all {others} others: the intervals do not overlap"),
-        (1, 0, 1) => ", but the interval overlaps that of the other job".into(),
+        (1, 0, 1) => ", but the interval overlaps the interval of the other job".into(),
         (0, _, _) => format!(", but {without} of {} have no interval", counted(others, "other")),
-        (_, 0, _) => format!(", but the interval overlaps those of {overlapping} of {others} others"),
+        (_, 0, _) => format!(", but the interval overlaps the intervals of {overlapping} of {others} others"),
         _ => format!(
-            ", but the interval overlaps those of {overlapping} of {others} others, and {without} have none"
+            ", but the interval overlaps the intervals of {overlapping} of {others} others, and {without} have none"
         ),
     };
     Some((best, judgement))

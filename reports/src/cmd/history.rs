@@ -22,8 +22,8 @@ const MOST_NAMED: usize = 5;
 /// Show how the times of jobs changed over runs, and where: did a commit make them slower?
 ///
 /// The runs are put in the order of their starts. For each job alone, on each device, the table has its step time (its duration if it
-/// has no steps) in each run, with the 95 % interval within that run, and the revision: that of the source tree of the user's
-/// programs if the run has recorded one, and otherwise that of Tandem. A `+` means that files differed from the revision.
+/// has no steps) in each run, with the 95 % interval within that run, and the revision of the source tree of the
+/// user's programs if the run has recorded one, and otherwise of Tandem. A `+` means that files differed from the revision.
 ///
 /// A change is from one level of at least two runs to another. PELT proposes changes, and a t test over runs has to confirm each; its
 /// p-value is corrected for the number of runs at which a change could be, and of jobs. Of a hundred histories without a change, two

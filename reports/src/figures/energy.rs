@@ -1,64 +1,30 @@
 //! The energy that a sample of each job alone costs its device.
 
-use record::rows::{Measurement, Summary};
-use statistics::launches::between_launches;
+use record::rows::Measurement;
 
-use crate::{
-    alone::{self, JobsOfFigure, Names},
-    chart::{Axis, Chart, MarkValue, Rows},
-    colours::Colours,
-    figure::Figure,
-    run::Run,
-    table::Unit,
-};
+use super::per_launch::PerLaunch;
+use crate::{alone, chart::Axis, colours::Colours, figure::Figure, run::Run, table::Unit};
 
 const UNKNOWN: &str = "its device has no counter of energy, or its samples are not known";
 
 pub(super) fn make(run: &Run, colours: &Colours) -> Vec<Figure> {
-    alone::parts(run).into_iter().filter_map(|part| figure(run, colours, part)).collect()
-}
-
-fn figure(run: &Run, colours: &Colours, mut part: JobsOfFigure) -> Option<Figure> {
-    let value = |row: &Summary| match quantity(run, row)? {
-        MarkValue::Dot { value, .. } => Some(value),
-        _ => None,
+    let energy = PerLaunch {
+        title: "Energy of a sample",
+        unknown: UNKNOWN,
+        of_launch,
+        of_job: |_| None,
+        ending: |_| String::new(),
+        axis: |values| {
+            alone::scaled(Axis::new("energy of a sample", "energy_mj_per_sample", Unit::Millijoules), values)
+        },
+        caption: |devices| {
+            format!(
+                "The energy of the devices of each job alone on {devices}, for each sample in the steady window: the geometric mean over \
+                 launches. It includes what the whole device uses when idle."
+            )
+        },
     };
-    part.sort(value);
-    let values: Vec<f64> = part.rows.iter().filter_map(|row| value(row)).collect();
-    values.first()?;
-    let axis =
-        alone::scaled(Axis::new("energy of a sample", "energy_mj_per_sample", Unit::Millijoules), values);
-    let names = Names::of(run);
-    let row = |row: &&Summary| {
-        let dot = quantity(run, row).ok_or_else(|| alone::why_absent(row, UNKNOWN));
-        alone::dot_row(names.name(&row.job, &row.device), row, colours, dot)
-    };
-    let rows =
-        Rows { value: axis, column: "job".into(), rows: part.rows.iter().map(row).collect(), rule: None };
-    let caption = format!(
-        "The energy of the devices of each job alone on {}, for each sample in the steady window: the \
-         geometric mean over launches. It is that of the whole device, with what it uses when idle. {}",
-        run.devices(),
-        part.intervals(),
-    );
-    let is_drawn = |row: &Summary| value(row).is_some();
-    Some(Figure {
-        doubts: part.doubts(is_drawn),
-        missing: part.missing(is_drawn, UNKNOWN),
-        part: part.name,
-        ..Figure::new("Energy of a sample", caption, Chart::Rows(rows))
-    })
-}
-
-fn quantity(run: &Run, row: &Summary) -> Option<MarkValue> {
-    let of_launches: Vec<f64> = alone::launches(run, row).into_iter().filter_map(of_launch).collect();
-    match &of_launches[..] {
-        [only] => Some(MarkValue::Dot { value: *only, ci: None }),
-        several => between_launches(several).map(|interval| MarkValue::Dot {
-            value: interval.estimate,
-            ci: Some((interval.lo, interval.hi)),
-        }),
-    }
+    energy.figures(run, colours)
 }
 
 /// Millijoules for each sample of the window.
@@ -72,6 +38,7 @@ fn of_launch(row: &Measurement) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::alone::tests::{measurement, record, run_of, summary};
+    use crate::chart::{Chart, MarkValue};
 
     #[test]
     fn energy_is_divided_by_the_samples_of_the_window() {

@@ -101,10 +101,10 @@ fn table(fidelity: &Fidelity) -> Table {
     ] {
         line(name, "ns", ns(times), Some(times.error_percent));
     }
-    let of = fidelity.utilisation;
-    let busy =
-        [of.predicted_percent, of.measured_percent].map(|percent| Cell::number(Unit::Percent, percent));
-    line("utilisation", "percent", busy, of.error_percent);
+    let utilisation = fidelity.utilisation;
+    let busy = [utilisation.predicted_percent, utilisation.measured_percent]
+        .map(|percent| Cell::number(Unit::Percent, percent));
+    line("utilisation", "percent", busy, utilisation.error_percent);
     let jobs = fidelity.job_jct;
     for (name, error) in [
         ("JCT of a job, median error", jobs.median_percent),

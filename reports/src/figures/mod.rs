@@ -27,6 +27,7 @@ pub(crate) mod model_rows;
 mod operators;
 mod outcomes_table;
 mod pareto;
+mod per_launch;
 mod phases;
 mod plan_heat;
 mod policies;

@@ -221,7 +221,7 @@ fn programs_without_steps_are_compared_by_their_durations() {
     });
     // 2.0 (1.4 to 2.6) s, 3.0 (2.1 to 3.9) s and 5.0 (3.5 to 6.5) s.
     let shown = format!(
-        "Shortest duration of programs without steps: {VAE}, 2.00 s, but the interval overlaps those of 1 of 2 others."
+        "Shortest duration of programs without steps: {VAE}, 2.00 s, but the interval overlaps the intervals of 1 of 2 others."
     );
     assert!(said.contains(&shown), "{said}");
     let said = jobs_alone(|row| {
@@ -270,7 +270,7 @@ fn the_shortest_step_of_jobs_without_doubts_is_named_with_the_others_that_may_be
     assert!(said.contains(&format!("Shortest step: {}", shortest.job)), "{said}");
     let judgement = match (overlapping, clear.len() - 1) {
         (0, others) => format!("faster than all {others} others: the intervals do not overlap"),
-        (_, others) => format!("but the interval overlaps those of {overlapping} of {others} others"),
+        (_, others) => format!("but the interval overlaps the intervals of {overlapping} of {others} others"),
     };
     assert!(said.contains(&judgement), "{judgement} in {said}");
     let doubtful = ok.len() - clear.len();

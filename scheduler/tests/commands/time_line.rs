@@ -44,8 +44,8 @@ fn read(path: &std::path::Path) -> TimeLine {
 
 impl TimeLine {
     fn spans_of(&self, group: &str, track: &str) -> &[(String, u64, u64)] {
-        let found = self.tracks.iter().find(|((pid, _), name)| self.groups[pid] == group && *name == track);
-        let (track, _) = found.unwrap_or_else(|| panic!("{group} has {track}: {:?}", self.tracks));
+        let entry = self.tracks.iter().find(|((pid, _), name)| self.groups[pid] == group && *name == track);
+        let (track, _) = entry.unwrap_or_else(|| panic!("{group} has {track}: {:?}", self.tracks));
         self.spans.get(track).map_or(&[], Vec::as_slice)
     }
 }

@@ -69,7 +69,7 @@ fn a_job_is_followed_through_all_phases() {
     };
     let settled = |job, now| ClusterEvent::Settled { job, now, steps: 0 };
     let failed = ClusterEvent::Failed { job, steps: 0, kind: ErrorKind::DeviceLost, detail: "gone".into() };
-    let found = folded(&turns(vec![
+    let activity = folded(&turns(vec![
         (5, vec![ClusterEvent::Arrived { job }], vec![start(job, &[0], "dp1")]),
         (7, vec![settled(job, Settled::Running)], vec![Action::Pause { job }]),
         (8, vec![settled(job, Settled::Paused)], vec![]),
@@ -81,7 +81,7 @@ fn a_job_is_followed_through_all_phases() {
         (40, vec![], vec![Action::End { job }]),
         (41, vec![settled(job, Settled::Stopped)], vec![Action::End { job: other }]),
     ]));
-    let seen: Vec<_> = found.stays.iter().map(|stay| (stay.phase, stay.from_ns, stay.until_ns)).collect();
+    let seen: Vec<_> = activity.stays.iter().map(|stay| (stay.phase, stay.from_ns, stay.until_ns)).collect();
     let expected = [
         (Phase::Starting, 5, 7),
         (Phase::Pausing, 7, 8),
@@ -93,13 +93,13 @@ fn a_job_is_followed_through_all_phases() {
         (Phase::Ending, 40, 41),
     ];
     assert_eq!(seen, expected);
-    assert_eq!(found.stays[4].end, StayEnd::Failed(ErrorKind::DeviceLost, "gone".into()));
-    assert_eq!(found.stays[7].end, StayEnd::EndedByPolicy);
-    assert_eq!((found.stays[6].plan_before, found.stays[4].plan_before), (plan("dp1"), None));
-    assert_eq!(found.losses, [Loss { device: DeviceId(0), from_ns: 20, until_ns: 25 }]);
-    let waits: Vec<_> = found.waits.iter().map(|wait| (wait.from_ns, wait.until_ns)).collect();
+    assert_eq!(activity.stays[4].end, StayEnd::Failed(ErrorKind::DeviceLost, "gone".into()));
+    assert_eq!(activity.stays[7].end, StayEnd::EndedByPolicy);
+    assert_eq!((activity.stays[6].plan_before, activity.stays[4].plan_before), (plan("dp1"), None));
+    assert_eq!(activity.losses, [Loss { device: DeviceId(0), from_ns: 20, until_ns: 25 }]);
+    let waits: Vec<_> = activity.waits.iter().map(|wait| (wait.from_ns, wait.until_ns)).collect();
     assert_eq!(waits, [(5, Some(5)), (20, Some(25))]);
-    assert_eq!(found.busy()[&DeviceId(0)], [(13, 20), (29, 40)]);
+    assert_eq!(activity.busy()[&DeviceId(0)], [(13, 20), (29, 40)]);
 }
 
 /// The journal has neither that a job failed for good nor that it was not admitted. The outcomes have both.
@@ -154,11 +154,11 @@ proptest! {
                 _ => (at, vec![], vec![Action::End { job }]),
             }
         }).collect());
-        let found = folded(&turns);
-        prop_assert!(found.stays.iter().all(|stay| stay.from_ns <= stay.until_ns && stay.until_ns <= found.until_ns));
-        prop_assert!(found.stays.windows(2).all(|pair| pair[0].until_ns <= pair[1].until_ns));
+        let activity = folded(&turns);
+        prop_assert!(activity.stays.iter().all(|stay| stay.from_ns <= stay.until_ns && stay.until_ns <= activity.until_ns));
+        prop_assert!(activity.stays.windows(2).all(|pair| pair[0].until_ns <= pair[1].until_ns));
         // A device is busy for no longer than the run.
-        for intervals in found.busy().values() {
+        for intervals in activity.busy().values() {
             prop_assert!(intervals.windows(2).all(|pair| pair[0].1 < pair[1].0));
         }
     }

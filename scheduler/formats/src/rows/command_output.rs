@@ -9,7 +9,7 @@ pub struct Replayed {
     pub policy: String,
     /// Turns of the run.
     pub turns: u64,
-    /// The first turn that was decided otherwise, in words; absent if there is none.
+    /// The first turn that was decided otherwise, in words. Absent if every turn was decided as recorded.
     pub first_difference: Option<String>,
 }
 

@@ -59,7 +59,7 @@ pub struct Totals {
     pub lower_than: Vec<LowerThan>,
 }
 
-/// In how many draws the average JCT is lower than that of another policy.
+/// In how many draws the average JCT is lower than under another policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LowerThan {
     /// The other policy.

@@ -7,7 +7,7 @@ use formats::rows::{Draw, LowerThan, Totals};
 /// The draws of each policy.
 pub(super) type OfPolicies = Vec<(String, Vec<Draw>)>;
 
-/// In how many draws the average JCT of `policy` is lower than that of each other policy. A draw counts in which all jobs ended well
+/// In how many draws the average JCT is lower under `policy` than under each other policy. A draw counts in which all jobs ended well
 /// under both.
 pub(super) fn lower_than(policy: usize, all: &OfPolicies) -> Vec<LowerThan> {
     let Some((_, own)) = all.get(policy) else { return Vec::new() };
